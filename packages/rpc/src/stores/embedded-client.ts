@@ -1,13 +1,13 @@
 /** @file The client of an embedded store: what the members of a group use. Runs in browsers too. */
 import { RpcError } from '../base/errors.ts';
 import type { Keys } from '../security/keys.ts';
-import { unref } from '../base/platform.ts';
 import type { TlsProof } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';
 import { EmbeddedLink, closedError, type LinkOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
 import { checkDelta, checkExpected, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { keyLists, keyReads } from './key-reads.ts';
+import { LeasingStore, RenewedLease, type Leased, type Swapped } from './leasing.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import { Op, type Reader, blob, clientKey, holdBody, i64, keyText, u32, u8 } from './protocol.ts';
 import type { Lease, StoreEvent } from './store.ts';
@@ -30,8 +30,6 @@ export interface ConnectStoreOptions extends OpeningLimits {
 const CONNECT_MS = 5_000;
 /** How long the process that serves waits for the others to leave. */
 const CLOSE_LINGER_MS = 3_000;
-/** A lease is renewed three times in its life. */
-const RENEWALS_PER_TTL = 3;
 
 /**
  * Connects to the server of an embedded store, trying again until it answers or the time is up.
@@ -49,53 +47,12 @@ export async function connectStore(options: ConnectStoreOptions): Promise<Embedd
   }
 }
 
-export class EmbeddedLease implements Lease {
-  readonly id: number;
+class EmbeddedLease extends RenewedLease<number> {
   readonly token: Uint8Array;
-  readonly ttlMs: number;
-  readonly lost: Promise<Error>;
-  private readonly store: EmbeddedStore;
-  private resolveLost!: (error: Error) => void;
-  private timer: NodeJS.Timeout | undefined;
-  private over = false;
 
   constructor(store: EmbeddedStore, id: number, token: Uint8Array, ttlMs: number) {
-    this.store = store;
-    this.id = id;
+    super(store, id, ttlMs);
     this.token = token;
-    this.ttlMs = ttlMs;
-    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
-    this.timer = unref(setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL));
-  }
-
-  isOf(store: EmbeddedStore): boolean {
-    return this.store === store;
-  }
-
-  async revoke(): Promise<void> {
-    if (this.finish()) await this.store.revoke(this);
-  }
-
-  /** The store says it is gone, or the store itself is. */
-  lose(error: RpcError): void {
-    if (this.finish()) this.resolveLost(error);
-  }
-
-  /** Only the store's own word ends a lease: one that is out of reach may still count it. */
-  async renew(): Promise<void> {
-    if (this.over) return;
-    const alive = await this.store.hold(this).catch(() => true);
-    if (!alive)
-      this.lose(
-        new RpcError('unavailable', 'the store no longer knows the lease: it ran out, or the store started anew'),
-      );
-  }
-
-  private finish(): boolean {
-    if (this.over) return false;
-    this.over = true;
-    clearInterval(this.timer);
-    return true;
   }
 }
 
@@ -107,15 +64,14 @@ interface Watching {
   readonly prefix: string;
 }
 
-export class EmbeddedStore implements TicketStore {
+export class EmbeddedStore extends LeasingStore<EmbeddedLease> implements TicketStore {
+  override readonly unknownLease = 'the store no longer knows the lease: it ran out, or the store started anew';
   private readonly link: EmbeddedLink;
   private readonly options: LinkOptions;
-  private readonly leases = new Map<number, EmbeddedLease>();
   private readonly watches = new Map<number, Watching>();
   private readonly watchesOf = new Map<string, Watching>();
   private readonly server: StoreServer | undefined;
   private readonly tlsOf: ConnectStoreOptions['tlsOf'];
-  private readonly closing = new AbortController();
   private readonly reads = keyReads(async (key) =>
     optional(await this.link.request(Op.GET, [clientKey(key)], { repeatable: true })),
   );
@@ -123,13 +79,14 @@ export class EmbeddedStore implements TicketStore {
   private readonly lists = keyLists((prefix) => this.listOnce(prefix));
 
   constructor(options: LinkOptions, { server, tlsOf }: Pick<ConnectStoreOptions, 'server' | 'tlsOf'>) {
+    super();
     this.server = server;
     this.tlsOf = tlsOf;
     this.options = options;
     this.link = new EmbeddedLink(options, {
       up: (first) => this.onUp(first),
       event: (id, body) => this.onEvent(id, body),
-      leaseLost: (id) => this.leases.get(id)?.lose(new RpcError('unavailable', 'the lease was not renewed in time')),
+      leaseLost: (id) => this.leases.get(id)?.lose('the lease was not renewed in time'),
     });
   }
 
@@ -137,8 +94,8 @@ export class EmbeddedStore implements TicketStore {
     return this.link.connect(signal, timeoutMs);
   }
 
-  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    const parts = [clientKey(key), blob(checkValue(value)), u32(this.leaseId(options?.lease))];
+  async set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
+    const parts = [clientKey(key), blob(checkValue(value)), u32(this.idOf(options?.lease) ?? 0)];
     await this.link.request(Op.SET, parts, { repeatable: false });
   }
 
@@ -147,7 +104,7 @@ export class EmbeddedStore implements TicketStore {
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
-    if (this.closing.signal.aborted) throw closedError();
+    this.checkOpen();
     const names = checkKeys(keys);
     const parts = [u32(names.length), ...names.map(clientKey)];
     const park = (done: (error?: RpcError) => void): (() => void) => {
@@ -179,15 +136,10 @@ export class EmbeddedStore implements TicketStore {
     return (await this.link.request(Op.ADD, [clientKey(key), i64(checkDelta(delta))], { repeatable: false })).i64();
   }
 
-  async compareAndSet(
-    key: string,
-    expected: Uint8Array | null,
-    value: Uint8Array,
-    options?: { lease?: Lease },
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     const former = checkExpected(expected);
     const before = former === null ? [u8(0)] : [u8(1), blob(former)];
-    const parts = [clientKey(key), ...before, blob(checkValue(value)), u32(this.leaseId(options?.lease))];
+    const parts = [clientKey(key), ...before, blob(checkValue(value)), u32(this.idOf(options?.lease) ?? 0)];
     const reply = await this.link.request(Op.COMPARE_AND_SET, parts, { repeatable: false });
     return { ok: reply.u8() === 1, current: optional(reply) };
   }
@@ -208,7 +160,7 @@ export class EmbeddedStore implements TicketStore {
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
-    if (this.closing.signal.aborted) throw closedError();
+    this.checkOpen();
     const key = clientKey(prefix);
     const known = this.watchesOf.get(prefix);
     const watching = known ?? { id: this.link.newId(), key, queues: new Set(), prefix };
@@ -226,18 +178,14 @@ export class EmbeddedStore implements TicketStore {
 
   async lease(ttlMs: number): Promise<Lease> {
     const reply = await this.link.request(Op.GRANT, [u32(checkTtl(ttlMs))], { repeatable: false });
-    const lease = new EmbeddedLease(this, reply.u32(), reply.raw(8), ttlMs);
-    this.leases.set(lease.id, lease);
-    void lease.lost.then(() => this.leases.delete(lease.id));
-    return lease;
+    return this.keep(new EmbeddedLease(this, reply.u32(), reply.raw(8), ttlMs));
   }
 
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
     const { endpoint, keys, transport } = this.options;
     const tls = this.tlsOf?.(transport);
-    if (!(lease instanceof EmbeddedLease) || !lease.isOf(this) || (transport.name !== 'tcp' && tls === undefined))
-      return undefined;
+    if (!this.isOwn(lease) || (transport.name !== 'tcp' && tls === undefined)) return undefined;
     const { id, token, ttlMs } = lease;
     return { kind: 'embedded', ttlMs, endpoint, keys, tls, id, token, ageKey };
   }
@@ -260,7 +208,7 @@ export class EmbeddedStore implements TicketStore {
     await this.link.request(Op.REVOKE, [u32(lease.id), blob(lease.token)], { repeatable: true });
   }
 
-  async hold(lease: EmbeddedLease): Promise<boolean> {
+  async renew(lease: EmbeddedLease): Promise<boolean> {
     return (await this.link.request(Op.HOLD, holdBody(lease), { repeatable: true })).u8() === 1;
   }
 
@@ -296,12 +244,6 @@ export class EmbeddedStore implements TicketStore {
     const key = keyText(body.blob());
     const event: StoreEvent = type === 'put' ? { type, key, value: body.blob() } : { type, key };
     for (const queue of [...watching.queues]) queue.push(event);
-  }
-
-  private leaseId(lease: Lease | undefined): number {
-    if (lease === undefined) return 0;
-    if (lease instanceof EmbeddedLease && lease.isOf(this)) return lease.id;
-    throw new RpcError('invalid-argument', 'the lease is of another store');
   }
 }
 

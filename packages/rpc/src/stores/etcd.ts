@@ -5,6 +5,7 @@ import { Adds } from './adds.ts';
 import { EtcdApi, isBusy, type EtcdKeyValue } from './etcd-api.ts';
 import { EtcdWatches } from './etcd-watches.ts';
 import { keyLists, keyReads } from './key-reads.ts';
+import { LeasingStore, RenewedLease, type HeldLease, type Leased, type Swapped } from './leasing.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -17,7 +18,6 @@ export interface EtcdStoreOptions extends OpeningLimits {
   readonly prefix?: string | undefined;
 }
 
-const RENEWALS_PER_TTL = 3;
 /** Tries of what may be repeated, and what is waited after the first of them. */
 const MAX_REPEATS = 6;
 const REPEAT_MS = 200;
@@ -44,50 +44,9 @@ interface PutRequest {
   readonly lease?: string;
 }
 
-class EtcdLease implements Lease {
-  readonly id: string;
-  readonly store: EtcdStore;
-  readonly ttlMs: number;
-  readonly lost: Promise<Error>;
-  private resolveLost!: (error: Error) => void;
-  private timer: NodeJS.Timeout;
-  private over = false;
-
-  constructor(id: string, store: EtcdStore, ttlMs: number) {
-    this.id = id;
-    this.store = store;
-    this.ttlMs = ttlMs;
-    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
-    this.timer = setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL).unref();
-  }
-
-  async revoke(): Promise<void> {
-    if (this.finish()) await this.store.revoke(this.id);
-  }
-
-  lose(why: string): void {
-    if (this.finish()) this.resolveLost(new RpcError('unavailable', why));
-  }
-
-  private async renew(): Promise<void> {
-    // Out of reach is not gone: etcd counts the time itself, and says so when it is up.
-    const alive = await this.store.keepAlive(this.id).catch(() => true);
-    if (!alive) this.lose('the lease was not renewed in time');
-  }
-
-  private finish(): boolean {
-    if (this.over) return false;
-    this.over = true;
-    clearInterval(this.timer);
-    return true;
-  }
-}
-
-class EtcdStore implements TicketStore {
+class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStore {
   private readonly api: EtcdApi;
   private readonly prefix: string;
-  private readonly closing = new AbortController();
-  private readonly leases = new Set<EtcdLease>();
   private readonly watches: EtcdWatches;
   private readonly reads = keyReads(async (key) => {
     const found = await this.read(key);
@@ -99,6 +58,7 @@ class EtcdStore implements TicketStore {
   private watchesReady: Promise<void> = Promise.resolve();
 
   constructor(api: EtcdApi, prefix: string) {
+    super();
     this.api = api;
     this.prefix = prefix;
     this.watches = new EtcdWatches({
@@ -111,7 +71,7 @@ class EtcdStore implements TicketStore {
     });
   }
 
-  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+  async set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
     await this.call('/v3/kv/put', this.putRequest(key, value, options?.lease), { repeatable: true });
   }
 
@@ -144,12 +104,7 @@ class EtcdStore implements TicketStore {
     throw new RpcError('resource-exhausted', `'${key}' is changed by too many at once`);
   }
 
-  async compareAndSet(
-    key: string,
-    expected: Uint8Array | null,
-    value: Uint8Array,
-    options?: { lease?: Lease },
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     const [former, wanted] = [checkExpected(expected), checkValue(value)];
     const put = this.putRequest(key, wanted, options?.lease);
     // What is long is not sent to be compared.
@@ -158,12 +113,7 @@ class EtcdStore implements TicketStore {
     return done.ok ? { ok: true, current: wanted } : { ok: false, current: done.current && bytesOf(done.current) };
   }
 
-  private async compareLong(
-    key: string,
-    former: Uint8Array,
-    wanted: Uint8Array,
-    put: PutRequest,
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  private async compareLong(key: string, former: Uint8Array, wanted: Uint8Array, put: PutRequest): Promise<Swapped> {
     let current = await this.read(key);
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       if (current === undefined || Buffer.compare(bytesOf(current), former) !== 0)
@@ -202,27 +152,24 @@ class EtcdStore implements TicketStore {
     const question = { TTL: String(Math.ceil(checkTtl(ttlMs) / 1000)) };
     // One that was granted unheard runs out.
     const answer = await this.call('/v3/lease/grant', question, { repeatable: true });
-    const lease = new EtcdLease(String(answer['ID']), this, ttlMs);
-    this.leases.add(lease);
-    void lease.lost.then(() => this.leases.delete(lease));
-    return lease;
+    return this.keep(new RenewedLease(this, String(answer['ID']), ttlMs));
   }
 
-  async revoke(id: string): Promise<void> {
-    for (const lease of this.leases) if (lease.id === id) this.leases.delete(lease);
+  async revoke({ id }: HeldLease<string>): Promise<void> {
+    this.leases.delete(id);
     await this.api.call('/v3/lease/revoke', { ID: id }).catch((error: unknown) => {
       // Gone already is what was wanted.
       if (RpcError.from(error).code !== 'failed-precondition') throw error;
     });
   }
 
-  keepAlive(id: string): Promise<boolean> {
+  renew({ id }: HeldLease<string>): Promise<boolean> {
     return this.api.keepAlive(id, this.closing.signal);
   }
 
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
-    if (!(lease instanceof EtcdLease) || lease.store !== this) return undefined;
+    if (!this.isOwn(lease)) return undefined;
     return { kind: 'etcd', ttlMs: lease.ttlMs, endpoints: this.api.endpoints, id: lease.id, ageKey: this.key(ageKey) };
   }
 
@@ -230,9 +177,9 @@ class EtcdStore implements TicketStore {
     if (this.closing.signal.aborted) return;
     this.closing.abort();
     this.watches.close();
-    for (const lease of [...this.leases]) {
+    for (const lease of [...this.leases.values()]) {
       lease.lose('the store was closed');
-      await this.revoke(lease.id).catch(() => undefined);
+      await this.revoke(lease).catch(() => undefined);
     }
   }
 
@@ -276,12 +223,9 @@ class EtcdStore implements TicketStore {
   }
 
   private putRequest(key: string, value: Uint8Array, lease: Lease | undefined): PutRequest {
-    this.checkOpen();
+    const id = this.idOf(lease);
     const base = { key: this.key(key), value: Buffer.from(checkValue(value).buffer).toString('base64') };
-    if (lease === undefined) return base;
-    if (!(lease instanceof EtcdLease) || lease.store !== this)
-      throw new RpcError('invalid-argument', 'the lease is of another store');
-    return { ...base, lease: lease.id };
+    return id === undefined ? base : { ...base, lease: id };
   }
 
   private key(key: string): string {
@@ -299,10 +243,6 @@ class EtcdStore implements TicketStore {
     // The next text after all with this prefix: UTF-8 has no byte 0xff, so the last one can be raised.
     end[end.length - 1] = (end.at(-1) as number) + 1;
     return { key: start.toString('base64'), range_end: end.toString('base64') };
-  }
-
-  private checkOpen(): void {
-    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
   }
 }
 

@@ -1,8 +1,8 @@
 /** @file A store in a directory: for processes that share a file system and nothing else. */
 import { readFile, rm, writeFile } from 'node:fs/promises';
-import { RpcError } from '../base/errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { FileLog, entries } from './file-log.ts';
+import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
 import type { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -28,53 +28,23 @@ export async function fileStore(directory: string): Promise<Store> {
   return store;
 }
 
-class FileLease implements Lease {
-  readonly id: number;
-  readonly ttlMs: number;
-  readonly lost: Promise<Error>;
-  private readonly store: FileStore;
-  private resolveLost!: (error: Error) => void;
-
-  constructor(id: number, store: FileStore, ttlMs: number) {
-    this.ttlMs = ttlMs;
-    this.id = id;
-    this.store = store;
-    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
-  }
-
-  isOf(store: FileStore): boolean {
-    return this.store === store;
-  }
-
-  revoke(): Promise<void> {
-    return this.store.revoke(this);
-  }
-
-  lose(why: string): void {
-    this.resolveLost(new RpcError('unavailable', why));
-  }
-}
-
 /** What is known of a lease of anyone. */
 interface Observed {
   beat: string;
   since: number;
 }
 
-class FileStore implements TicketStore {
+class FileStore extends LeasingStore<HeldLease<number>> implements TicketStore {
   private readonly log: FileLog;
-  private readonly directory: string;
-  private readonly leases = new Map<number, FileLease>();
   private readonly observed = new Map<number, Observed>();
   private readonly queues = new Map<WatchQueue, string>();
-  private readonly closing = new AbortController();
   private beats = 0;
   private lastBeat = 0;
   private lastPoll = 0;
   private timer: NodeJS.Timeout | undefined;
 
   constructor(directory: string) {
-    this.directory = directory;
+    super();
     this.log = new FileLog(directory, () => {
       for (const [queue, prefix] of this.queues) queue.push({ type: 'resync', key: prefix });
     });
@@ -86,8 +56,8 @@ class FileStore implements TicketStore {
     this.poll();
   }
 
-  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    const planned = entries.set(checkKey(key), checkValue(value), this.leaseId(options?.lease));
+  async set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
+    const planned = entries.set(checkKey(key), checkValue(value), this.idOf(options?.lease));
     await this.log.perform(() => planned);
   }
 
@@ -112,15 +82,10 @@ class FileStore implements TicketStore {
     return this.log.perform(() => planned);
   }
 
-  async compareAndSet(
-    key: string,
-    expected: Uint8Array | null,
-    value: Uint8Array,
-    options?: { lease?: Lease },
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     const [former, wanted] = [checkExpected(expected), checkValue(value)];
-    const planned = entries.set(checkKey(key), wanted, this.leaseId(options?.lease));
-    return this.log.perform<{ ok: boolean; current: Uint8Array | undefined }>((state) => {
+    const planned = entries.set(checkKey(key), wanted, this.idOf(options?.lease));
+    return this.log.perform<Swapped>((state) => {
       const current = state.get(key);
       const same =
         former === null ? current === undefined : current !== undefined && Buffer.compare(current, former) === 0;
@@ -176,14 +141,12 @@ class FileStore implements TicketStore {
   async lease(ttlMs: number): Promise<Lease> {
     this.checkOpen();
     const planned = entries.grant(checkTtl(ttlMs));
-    const id = await this.log.perform(() => planned);
-    const lease = new FileLease(id, this, ttlMs);
-    this.leases.set(id, lease);
+    const lease = this.keep(new HeldLease(this, await this.log.perform(() => planned), ttlMs));
     await this.beat();
     return lease;
   }
 
-  async revoke(lease: FileLease): Promise<void> {
+  async revoke(lease: HeldLease<number>): Promise<void> {
     if (!this.leases.delete(lease.id)) return;
     await this.log.perform(() => entries.revoke(lease.id));
     await rm(this.log.beatPath(lease.id), { force: true });
@@ -191,7 +154,7 @@ class FileStore implements TicketStore {
 
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease): LeaseTicket | undefined {
-    if (!(lease instanceof FileLease) || !lease.isOf(this)) return undefined;
+    if (!this.isOwn(lease)) return undefined;
     return { kind: 'file', ttlMs: lease.ttlMs, path: this.log.beatPath(lease.id) };
   }
 
@@ -265,17 +228,5 @@ class FileStore implements TicketStore {
     await this.log.sync();
     this.checkOpen();
     return this.log.state;
-  }
-
-  private checkOpen(): void {
-    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
-  }
-
-  private leaseId(lease: Lease | undefined): number | undefined {
-    this.checkOpen();
-    if (lease === undefined) return undefined;
-    if (!(lease instanceof FileLease) || !lease.isOf(this))
-      throw new RpcError('invalid-argument', `the lease is not of the store in '${this.directory}'`);
-    return lease.id;
   }
 }

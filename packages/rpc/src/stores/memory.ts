@@ -2,6 +2,7 @@
 import { RpcError } from '../base/errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { StoreState } from './state.ts';
+import type { Leased, Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { missingKeys, settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
@@ -56,7 +57,7 @@ class MemoryStore implements Store {
     shared.handles++;
   }
 
-  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+  async set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
     this.state().set(checkKey(key), checkValue(value), this.leaseId(options?.lease));
   }
 
@@ -78,12 +79,7 @@ class MemoryStore implements Store {
     return this.state().add(checkKey(key), checkDelta(delta));
   }
 
-  async compareAndSet(
-    key: string,
-    expected: Uint8Array | null,
-    value: Uint8Array,
-    options?: { lease?: Lease },
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     const lease = this.leaseId(options?.lease);
     const result = this.state().compareAndSet(checkKey(key), checkExpected(expected), checkValue(value), lease);
     return { ok: result.ok, current: copy(result.current) };

@@ -1,5 +1,6 @@
 /** @file A part of a store: every key under one prefix. */
 import { checkKey, checkKeys } from './checks.ts';
+import type { Leased, Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { canTicket, type LeaseTicket, type TicketStore } from './ticket.ts';
 
@@ -21,7 +22,7 @@ class PrefixStore implements TicketStore {
     this.owned = owned;
   }
 
-  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+  async set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
     return this.store.set(this.prefix + checkKey(key), value, options);
   }
 
@@ -40,12 +41,7 @@ class PrefixStore implements TicketStore {
     return this.store.add(this.prefix + checkKey(key), delta);
   }
 
-  async compareAndSet(
-    key: string,
-    expected: Uint8Array | null,
-    value: Uint8Array,
-    options?: { lease?: Lease },
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     return this.store.compareAndSet(this.prefix + checkKey(key), expected, value, options);
   }
 

@@ -6,6 +6,7 @@ import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.t
 import { Patience } from './patience.ts';
 import { REDIS_SCRIPT, REDIS_SCRIPT_SHA } from './redis-script.ts';
 import { keyLists, keyReads } from './key-reads.ts';
+import { LeasingStore, RenewedLease, type HeldLease, type Leased, type Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { withoutPassword } from './address.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -24,7 +25,6 @@ const MAX_RECONNECT_MS = 1_000;
 const COMMAND_MS = 5_000;
 /** How often leases are checked while somebody watches or holds one: Redis does nothing by itself. */
 const TICK_MS = 500;
-const RENEWALS_PER_TTL = 3;
 /** The first byte of a published change: 'p', 'm'. */
 const PUT = 0x70;
 const MARK = 0x6d;
@@ -93,53 +93,13 @@ async function createClient(url: string): Promise<Client> {
   return client;
 }
 
-class RedisLease implements Lease {
-  readonly id = newId();
-  readonly store: RedisStore;
-  readonly ttlMs: number;
-  readonly lost: Promise<Error>;
-  private resolveLost!: (error: Error) => void;
-  private readonly timer: NodeJS.Timeout;
-  private over = false;
-
-  constructor(store: RedisStore, ttlMs: number) {
-    this.store = store;
-    this.ttlMs = ttlMs;
-    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
-    this.timer = setInterval(() => void this.renew(), ttlMs / RENEWALS_PER_TTL).unref();
-  }
-
-  async revoke(): Promise<void> {
-    if (this.finish()) await this.store.revoke(this);
-  }
-
-  lose(why: string): void {
-    if (this.finish()) this.resolveLost(new RpcError('unavailable', why));
-  }
-
-  /** Out of reach is not gone: only the server's word ends a lease. */
-  private async renew(): Promise<void> {
-    const alive = await this.store.renew(this).catch(() => true);
-    if (!alive) this.lose('the lease was not renewed in time');
-  }
-
-  private finish(): boolean {
-    if (this.over) return false;
-    this.over = true;
-    clearInterval(this.timer);
-    return true;
-  }
-}
-
-class RedisStore implements TicketStore {
+class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketStore {
   lastError: Error | undefined;
   private readonly url: string;
   private readonly commands: Client;
   private readonly changes: Client;
   private readonly keys: string[];
   private readonly channel: string;
-  private readonly closing = new AbortController();
-  private readonly leases = new Set<RedisLease>();
   /** Leases whose end is on its way. */
   private readonly revoking = new Set<Promise<unknown>>();
   private readonly open = new Set<WatchQueue>();
@@ -154,6 +114,7 @@ class RedisStore implements TicketStore {
   private subscribed = false;
 
   constructor(url: string, commands: Client, changes: Client, tag: string) {
+    super();
     this.url = url;
     this.commands = commands;
     this.changes = changes;
@@ -194,8 +155,8 @@ class RedisStore implements TicketStore {
     this.ticker = setInterval(() => void this.tick(), TICK_MS).unref();
   }
 
-  async set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
-    await this.run('set', keyBytes(key), valueBytes(value), this.leaseId(options?.lease));
+  async set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
+    await this.run('set', keyBytes(key), valueBytes(value), this.idOf(options?.lease) ?? '');
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
@@ -212,15 +173,10 @@ class RedisStore implements TicketStore {
     return BigInt(Buffer.from(bytesOf(sum) ?? []).toString());
   }
 
-  async compareAndSet(
-    key: string,
-    expected: Uint8Array | null,
-    value: Uint8Array,
-    options?: { lease?: Lease },
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     const former = checkExpected(expected);
     const before = former === null ? ['0', ''] : ['1', Buffer.from(former.buffer)];
-    const lease = this.leaseId(options?.lease);
+    const lease = this.idOf(options?.lease) ?? '';
     const [ok, current] = await this.run('cas', keyBytes(key), ...before, valueBytes(value), lease);
     return { ok: ok === 1, current: bytesOf(current) };
   }
@@ -270,33 +226,31 @@ class RedisStore implements TicketStore {
 
   async lease(ttlMs: number): Promise<Lease> {
     this.checkOpen();
-    const lease = new RedisLease(this, checkTtl(ttlMs));
+    const lease = new RenewedLease(this, newId(), checkTtl(ttlMs));
     try {
       await this.run('grant', lease.id, String(Math.ceil(ttlMs)));
     } catch (error) {
       lease.lose('it was never granted');
       throw error;
     }
-    this.leases.add(lease);
-    void lease.lost.then(() => this.leases.delete(lease));
-    return lease;
+    return this.keep(lease);
   }
 
-  async revoke(lease: RedisLease): Promise<void> {
-    this.leases.delete(lease);
-    const revoking = this.run('revoke', lease.id);
+  async revoke({ id }: HeldLease<string>): Promise<void> {
+    this.leases.delete(id);
+    const revoking = this.run('revoke', id);
     this.revoking.add(revoking);
     await revoking.finally(() => this.revoking.delete(revoking));
   }
 
-  async renew(lease: RedisLease): Promise<boolean> {
-    const [alive] = await this.run('renew', lease.id);
+  async renew({ id }: HeldLease<string>): Promise<boolean> {
+    const [alive] = await this.run('renew', id);
     return alive === 1;
   }
 
   /** For a thread that renews `lease` beside this store. */
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
-    if (!(lease instanceof RedisLease) || lease.store !== this) return undefined;
+    if (!this.isOwn(lease)) return undefined;
     const parameters = [`${this.keys.length}`, ...this.keys, this.channel];
     const script = { text: REDIS_SCRIPT, sha: REDIS_SCRIPT_SHA, parameters };
     return { kind: 'redis', ttlMs: lease.ttlMs, url: this.url, script, id: lease.id, ageKey };
@@ -305,7 +259,7 @@ class RedisStore implements TicketStore {
   async close(): Promise<void> {
     if (this.closing.signal.aborted) return;
     clearInterval(this.ticker);
-    const leases = [...this.leases];
+    const leases = [...this.leases.values()];
     // Out of reach: they run out by themselves.
     if (this.commands.isReady) {
       for (const lease of leases) this.revoke(lease).catch(() => undefined);
@@ -376,18 +330,6 @@ class RedisStore implements TicketStore {
       cause: error,
       executed: 'maybe',
     });
-  }
-
-  private leaseId(lease: Lease | undefined): string {
-    this.checkOpen();
-    if (lease === undefined) return '';
-    if (!(lease instanceof RedisLease) || lease.store !== this)
-      throw new RpcError('invalid-argument', 'the lease is of another store');
-    return lease.id;
-  }
-
-  private checkOpen(): void {
-    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
   }
 }
 

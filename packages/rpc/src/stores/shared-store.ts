@@ -3,6 +3,7 @@ import { RpcError, rpcInfo } from '../base/errors.ts';
 import { limited } from './limited.ts';
 import { closedError } from './embedded-link.ts';
 import { DEFAULT_TIMEOUT_MS, type OpeningLimits } from './opening.ts';
+import type { Leased, Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { canTicket, type LeaseTicket, type TicketStore } from './ticket.ts';
 
@@ -109,7 +110,7 @@ class StoreShare implements TicketStore {
     this.left = left;
   }
 
-  set(key: string, value: Uint8Array, options?: { lease?: Lease }): Promise<void> {
+  set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
     return this.run(() => this.store.set(key, value, this.under(options)));
   }
 
@@ -127,12 +128,7 @@ class StoreShare implements TicketStore {
     return this.run(() => this.store.add(key, delta));
   }
 
-  compareAndSet(
-    key: string,
-    expected: Uint8Array | null,
-    value: Uint8Array,
-    options?: { lease?: Lease },
-  ): Promise<{ ok: boolean; current: Uint8Array | undefined }> {
+  compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     return this.run(() => this.store.compareAndSet(key, expected, value, this.under(options)));
   }
 
@@ -192,7 +188,7 @@ class StoreShare implements TicketStore {
     await this.left();
   }
 
-  private under(options: { lease?: Lease } | undefined): { lease?: Lease } | undefined {
+  private under(options: Leased | undefined): Leased | undefined {
     return options?.lease === undefined ? options : { ...options, lease: this.own(options.lease).lease };
   }
 
