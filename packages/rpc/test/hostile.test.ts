@@ -1,13 +1,25 @@
 /** @file A member that does not keep to the protocol: at every state of a link it costs one connection, never the agent. */
 import { describe, expect, it } from 'vitest';
-import { encodeProto, FrameKind, FrameWriter, handshakeProto, MessageType, planTensors } from '@backwire/wire/internal';
+import {
+  encodeProto,
+  FrameFlag,
+  FrameKind,
+  FrameWriter,
+  handshakeProto,
+  MessageType,
+  planTensors,
+} from '@backwire/wire/internal';
 import { zeros } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
-import { rpcInfo, rpcSync } from '../src/index.ts';
+import { rpcFunction, rpcInfo, rpcSync } from '../src/index.ts';
 import { until } from './cluster.ts';
 import { behaves, echo, impostor, openLink, writeMessage, type Talk } from './impostor.ts';
 
 const MIB = 2 ** 20;
+
+rpcFunction('hostile/count', function* (): Generator<number, void, void> {
+  for (let i = 0; ; i++) yield i;
+});
 
 describe('a peer that breaks the protocol', () => {
   it('costs a connection each time before the WELCOME', async () => {
@@ -102,6 +114,40 @@ describe('a peer that breaks the protocol', () => {
     await until(() => pongs() >= 100, 'the first hundred are answered');
     const seconds = Math.floor((performance.now() - began) / 1_000) + 2;
     expect(pongs()).toBeLessThanOrEqual(100 * seconds);
+  });
+
+  it('asks how far storages are that nobody knows, and reads no answers: it loses its link', async () => {
+    const { talk, peer } = await openLink();
+    (talk.connection as unknown as { socket: { pause(): void } }).socket.pause();
+    const [piece, { connection }] = [new Uint8Array(1), peer.link!];
+    for (let sent = 0; sent < 200_000 && !connection.closed; sent += 1_000) {
+      talk.write((writer) => {
+        for (let i = 0; i < 1_000; i++) writer.body(77, 0, i, piece, 0, FrameFlag.ASK);
+      });
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(connection.bufferedBytes).toBeLessThan(4 * MIB);
+    }
+    await until(() => connection.closed, 'the link is broken off');
+  });
+
+  it('gives a stream credit over and over and takes no items: they wait as one', async () => {
+    const { talk, peer } = await openLink();
+    talk.write((writer) => {
+      const fields = { kind: FrameKind.CALL, seq: 1, callId: 7, fn: 1, flags: FrameFlag.STREAM };
+      writeMessage(writer, encodeValue([]).bytes, fields, 'hostile/count');
+    });
+    talk.write((writer) => writer.idFrame(FrameKind.CREDIT, { id: 7, a: 1 }, 2, 0));
+    await until(() => talk.kinds.includes(FrameKind.STREAM_ITEM), 'an item came');
+    Object.defineProperty(peer.sender, 'congested', { get: () => true });
+    const before = peer.bytesReceived;
+    for (let seq = 3; seq < 20_003; seq += 100) {
+      talk.write((writer) => {
+        for (let i = 0; i < 100; i++) writer.idFrame(FrameKind.CREDIT, { id: 7, a: 1 }, seq + i, 0);
+      });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await until(() => peer.bytesReceived - before >= 20_000 * 48, 'all credit has come');
+    expect((peer.sender as unknown as { clearWaiters: unknown[] }).clearWaiters.length).toBeLessThan(3);
   });
 
   it('calls past its credit while its answers pile up: it loses its link', async () => {

@@ -10,7 +10,7 @@ import { ambient, runWith } from '@backwire/tensor/internal';
 import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
 import { watchSilence, workersText } from '../server/silence.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
-import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
+import { ARRIVE, isMeetingOf, meetingKey, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 
 /** The first meeting of `shutdown()`. */
 const ARRIVED = 'shutdown/arrive';
@@ -117,7 +117,7 @@ export class Collectives {
       throw new RpcError('invalid-argument', `worker '${agent.name}' is not among the workers of this collective`);
     const timeoutMs = options.timeoutMs === undefined ? 0 : checkTimeoutMs(options.timeoutMs);
     const leader = names[0] as string;
-    const key = everybody ? `${name}\n*` : `${name}\n${names.join('\n')}`;
+    const key = meetingKey(name, everybody ? [] : names);
     if (name === ARRIVED) this.isServing();
     const stop = watchSilence(agent.logger, (seconds) => this.missingText(name, key, leader, seconds));
     try {
@@ -199,6 +199,7 @@ export class Collectives {
    */
   async arrive(from: string, coming: Coming, signal: AbortSignal): Promise<unknown> {
     const { key, names, survive } = coming;
+    if (!isMeetingOf(key, names, from, this.agent.name)) throw new TypeError('malformed arrival');
     if (names.length === 0 && !survive && !this.meetings.isOpen(key, from)) await this.agent.members.freshen();
     return this.take(from, coming, signal);
   }
@@ -213,7 +214,7 @@ export class Collectives {
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
     if (survive && (this.givenUp !== undefined || !this.collects())) return Promise.reject(this.elsewhere());
-    const opening = this.meetings.isOpen(key, from) ? undefined : this.opening(names, survive);
+    const opening = this.meetings.isOpen(key, from) ? undefined : this.opening(from, names, survive);
     return new Promise((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined;
       const leave = (why: (missing: readonly string[]) => RpcError): void => {
@@ -327,8 +328,8 @@ export class Collectives {
   }
 
   /** Who has to come to a meeting that begins now. */
-  private opening(names: readonly string[], survive: boolean): Opening {
-    if (this.meetings.size >= MAX_OPEN_COLLECTIVES)
+  private opening(from: string, names: readonly string[], survive: boolean): Opening {
+    if (!this.meetings.mayOpen(from, MAX_OPEN_COLLECTIVES))
       throw new RpcError('resource-exhausted', 'too many collectives are open');
     const { agent } = this;
     if (names.length === 0) return { expected: [agent.name, ...this.others(survive)], survive };

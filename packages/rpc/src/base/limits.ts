@@ -26,6 +26,8 @@ export const CONGESTED_BODY_BYTES = 256 * MIB;
 export const MAX_CONTROL_BACKLOG_BYTES = 512 * MIB;
 /** Bytes handed to the operating system that a peer has not taken, past which its pings are not answered: what waits is a sign of life itself. */
 export const MAX_UNREAD_BYTES = MIB;
+/** Answers to how far a storage is, on top of so many bytes: a peer has a handful of such questions open, and asks no more before it has read. */
+export const MAX_UNREAD_ANSWERS = 16_384;
 /** Pings of one peer that are answered within a second: it sends one every two, and one for each time that it stood still. */
 export const MAX_PONGS_PER_SECOND = 100;
 /** A piece of a storage: long enough to be fast, short enough that a small call does not wait for it. */

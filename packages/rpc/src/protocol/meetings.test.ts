@@ -1,6 +1,6 @@
 /** @file Meetings: who is waited for, and who is said to be missing. */
 import { expect, test } from 'vitest';
-import { Meetings } from './meetings.ts';
+import { isMeetingOf, meetingKey, Meetings } from './meetings.ts';
 
 const of =
   (...expected: string[]) =>
@@ -64,4 +64,29 @@ test('whoever gives up when all have come says who did not wait', () => {
     if (from === 'b') meetings.withdraw('a', 'a1');
   }
   expect(meetings.giveUp()).toEqual([{ arrivals: ['b1', 'c1'], missing: ['a'] }]);
+});
+
+test('no member opens so many rounds that others cannot open theirs', () => {
+  const meetings = new Meetings<string>();
+  const opens = (from: string, others: string): number => {
+    let opened = 0;
+    for (; meetings.mayOpen(from, 64); opened++) meetings.arrive(`${from}${opened}`, from, 'x', of(others));
+    return opened;
+  };
+  expect([opens('c', 'a'), opens('a', 'b'), opens('b', 'a')]).toEqual([56, 7, 1]);
+  expect(meetings.size).toBe(64);
+});
+
+test('a meeting is of those whom its key names, one of them comes, and the first collects', () => {
+  const isOf = (names: string[], from: string, collector: string): boolean =>
+    isMeetingOf(meetingKey('barrier', ['a', 'b']), names, from, collector);
+  expect(isOf(['a', 'b'], 'b', 'a')).toBe(true);
+  expect([isOf(['a', 'c'], 'c', 'a'), isOf(['b'], 'b', 'b'), isOf([], 'c', 'a')]).toEqual([false, true, false]);
+  expect([isOf(['a', 'b'], 'c', 'a'), isOf(['b'], 'b', 'a'), isOf(['a', 'b'], 'a', 'b')]).toEqual([
+    false,
+    false,
+    false,
+  ]);
+  expect([meetingKey('gather', []), isMeetingOf('gather\n*', [], 'c', 'a')]).toEqual(['gather\n*', true]);
+  expect(isMeetingOf('gather\n*', ['a', 'c'], 'c', 'a')).toBe(false);
 });

@@ -3,6 +3,27 @@
 /** The function that members call on the one that collects. */
 export const ARRIVE = 'rpc/arrive';
 
+/** A member may have opened so many times as many rounds as are free. */
+const SHARE = 7;
+
+/** The key of a meeting: what it is called and who meets; nobody named = all. */
+export function meetingKey(name: string, names: readonly string[]): string {
+  return name + suffixOf(names);
+}
+
+/**
+ * Whether `from` may come to the meeting `key` of `names` at `collector`. Everybody who comes to a key means the same members: who names
+ * others would open a round for those who wait there that goes on without some of them.
+ */
+export function isMeetingOf(key: string, names: readonly string[], from: string, collector: string): boolean {
+  if (!key.endsWith(suffixOf(names))) return false;
+  return names.length === 0 || (names[0] === collector && names.includes(from));
+}
+
+function suffixOf(names: readonly string[]): string {
+  return names.length === 0 ? '\n*' : `\n${names.join('\n')}`;
+}
+
 /** Why an arrival ended without the others. */
 type Broken = { readonly gone: string; readonly arrived: readonly string[] };
 
@@ -18,6 +39,8 @@ interface Round<A> {
   readonly arrivals: Map<string, A>;
   /** Those who arrived, also when they did not wait to the end. */
   readonly came: Set<string>;
+  /** Who arrived first. */
+  readonly opener: string;
   /** Goes on without those who die or leave. */
   readonly survive: boolean;
 }
@@ -40,6 +63,14 @@ export class Meetings<A> {
     return this.rounds.length;
   }
 
+  /** Whether `from` may open another round where `most` may be open: seven times as many as it leaves to others, so that no member takes all. */
+  mayOpen(from: string, most: number): boolean {
+    const free = most - this.rounds.length;
+    let own = 0;
+    for (const { opener } of this.rounds) if (opener === from) own++;
+    return free > 0 && own < SHARE * free;
+  }
+
   /** Whether `from` would arrive at a round that is open already. */
   isOpen(key: string, from: string): boolean {
     return this.find(key, from) !== undefined;
@@ -49,7 +80,14 @@ export class Meetings<A> {
     let round = this.find(key, from);
     if (round === undefined) {
       const { expected, survive } = opening();
-      round = { key, expected: new Set(expected).add(from), arrivals: new Map(), came: new Set(), survive };
+      round = {
+        key,
+        expected: new Set(expected).add(from),
+        arrivals: new Map(),
+        came: new Set(),
+        opener: from,
+        survive,
+      };
       this.rounds.push(round);
     }
     round.arrivals.set(from, arrival);

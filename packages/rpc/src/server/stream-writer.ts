@@ -59,10 +59,18 @@ async function mayGo(host: StreamHost, call: InboundCall): Promise<boolean> {
   if ((call.itemCredit > 0 && !sender.congested) || call.aborted) return !call.aborted;
   host.callOut(call);
   try {
+    // Its consumer may wake it as often as it likes: it stands in the line of those who wait for the way once.
+    let inLine = false;
+    const clear = (): void => {
+      inLine = false;
+      call.wake?.();
+    };
     while ((call.itemCredit <= 0 || sender.congested) && !call.aborted) {
       await new Promise<void>((resolve) => {
         call.wake = resolve;
-        if (sender.congested) sender.whenClear(resolve);
+        if (inLine || !sender.congested) return;
+        inLine = true;
+        sender.whenClear(clear);
       });
     }
   } finally {

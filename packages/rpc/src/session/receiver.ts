@@ -160,7 +160,7 @@ export class Receiver {
 
   /** Tells a sender that asked how far it is: by that it measures the way. */
   private bodyArrived({ id, a, c, length, flags }: FrameHeader): void {
-    if ((flags & FrameFlag.ASK) !== 0) this.sender.sendLater(FrameKind.BODY_ACK, id, a, 1, c + length);
+    if ((flags & FrameFlag.ASK) !== 0) this.sender.answerPace(id, a, c + length);
   }
 
   /** The session is over: storages are given back, and the handler is told. */

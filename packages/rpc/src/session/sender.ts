@@ -5,6 +5,7 @@ import {
   FrameWriter,
   patchAck,
   patchRemaining,
+  protocolError,
   writeSequence,
   type CallRegion,
   type FrameRegion,
@@ -19,6 +20,7 @@ import {
   CONGESTED_BYTES,
   EARLY_FLUSH_BYTES,
   MAX_CONTROL_BACKLOG_BYTES,
+  MAX_UNREAD_ANSWERS,
   MAX_UNREAD_BYTES,
 } from '../base/limits.ts';
 import { BodySender } from './body-sender.ts';
@@ -60,6 +62,8 @@ export class Sender implements SessionPort<PendingWrite> {
   private first: readonly Uint8Array[] = NO_CHUNKS;
   /** Bounded by the calls a peer may have here. */
   private clearWaiters: (() => void)[] = [];
+  /** Answers to how far a storage is, since the peer has read. */
+  private unreadAnswers = 0;
   private scheduled = false;
   private waitingForCompany = false;
   /** The frame numbered last in this tick. */
@@ -179,7 +183,7 @@ export class Sender implements SessionPort<PendingWrite> {
     this.sendLoose(FrameKind.PONG, id, 0, running);
   }
 
-  /** The same for what may wait for company: it goes with the next frame, or when this turn of the event loop ends. */
+  /** As `sendLoose`, for what may wait for company: it goes with the next frame, or when this turn of the event loop ends. */
   sendLater(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
     if (this.connection === undefined) return;
     this.looseAck = this.session.lastReceived;
@@ -187,6 +191,14 @@ export class Sender implements SessionPort<PendingWrite> {
     if (this.scheduled || this.waitingForCompany) return;
     this.waitingForCompany = true;
     later(this.flushAtRoot);
+  }
+
+  /** Tells a peer that asks how far a storage is. @throws WireError for one that asks on and reads none of the answers. */
+  answerPace(seq: number, storage: number, end: number): void {
+    if ((this.connection?.bufferedBytes ?? 0) <= MAX_UNREAD_BYTES) this.unreadAnswers = 0;
+    else if (++this.unreadAnswers > MAX_UNREAD_ANSWERS)
+      throw protocolError('questions of a peer that reads no answers');
+    this.sendLater(FrameKind.BODY_ACK, seq, storage, 1, end);
   }
 
   /** An acknowledgement of its own, unless a frame carries it by the end of this tick. */
@@ -224,6 +236,7 @@ export class Sender implements SessionPort<PendingWrite> {
     this.first = NO_CHUNKS;
     this.replay = [];
     this.looseAck = 0;
+    this.unreadAnswers = 0;
     this.loose.flush()?.release();
     this.bodies.lost();
     this.session.linkLost();
