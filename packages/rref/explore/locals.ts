@@ -158,7 +158,7 @@ function renameState(state: WorkerState<true>, to: Renaming): WorkerState<true> 
     owner: {
       entries: owner.entries.map((entry) => ({ ...entry, id: id(entry.id) })),
       forks: owner.forks.map((fork) => ({ id: id(fork.id), rref: id(fork.rref), holder: member(fork.holder) })),
-      tombstones: owner.tombstones.map(id),
+      tombstones: owner.tombstones.map((fork) => ({ ...id(fork), holder: member(fork.holder) })),
     },
     user: {
       forks: user.forks.map((fork) => ({
@@ -192,7 +192,7 @@ function textOf({ self, dead, owner, user, fence }: WorkerState<true>): string {
     dead.join(),
     owner.entries.map(({ id, phase }) => `${idText(id)}${phase}`).join(),
     owner.forks.map(({ id, holder }) => `${idText(id)}@${holder}`).join(),
-    owner.tombstones.map(idText).join(),
+    owner.tombstones.map((fork) => `${idText(fork)}@${fork.holder}`).join(),
     forks.join(),
     user.children.map(({ id, parent, at }) => `${idText(id)}<${idText(parent)}@${at}`).join(),
     fence.epoch,

@@ -58,12 +58,16 @@ export async function drain(session: DrainHost, deadlineMs: number): Promise<voi
   };
   try {
     const { owners, users } = worker;
-    // Nobody is looked for among a million handles while everybody can be reached.
+    // Nobody is looked for twice among a million handles.
     const waits = <T>(all: Iterable<T>, whom: (each: T) => MemberKey | undefined): boolean => {
-      const everybody = session.members.allReachable();
+      // Nor is anybody who is no member: a handle may name an owner that there never was.
+      const known = new Map<MemberKey, boolean>();
       for (const each of all) {
         const member = whom(each);
-        if (member !== undefined && (everybody || session.members.reachable(member))) return true;
+        if (member === undefined) continue;
+        const reachable = known.get(member) ?? session.members.reachable(member);
+        if (reachable) return true;
+        known.set(member, reachable);
       }
       return false;
     };

@@ -73,6 +73,7 @@ export class RRefSession implements ExtensionSession, ExtensionInternals, Hosts 
           this.changes.notify();
         },
         dropped: (fork) => {
+          if (fork.failure?.code === 'owner-died') this.sender.lost(fork.owner);
           this.watchers.dropped(fork);
           this.changes.notify();
         },

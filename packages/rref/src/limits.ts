@@ -3,8 +3,11 @@
 /** Live forks one worker may hold of another, unless the agent says otherwise (`limits.maxLiveForks`): a peer cannot fill the owner's memory. */
 export const MAX_FORKS_PER_HOLDER = 1_000_000;
 
-/** RRefs that are mentioned before the call that creates them has arrived. The call is on its way from a live member, so they are few. */
+/** RRefs that one member mentions before the call that creates them has arrived. The call is on its way from a live member, so they are few. */
 export const MAX_AWAITED = 65_536;
+
+/** Handles that one member has handed on here and whose owner has not answered: an answer is a round trip away, so they are few. */
+export const MAX_PENDING_PER_PARENT = 65_536;
 
 /** Deleted forks remembered, per generation (two are kept). Sessions already drop repeated frames; this outlasts what one can replay. */
 export const MAX_TOMBSTONES_PER_GENERATION = 8_192;

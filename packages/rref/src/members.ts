@@ -50,10 +50,6 @@ export class MemberDirectory {
     return worker !== undefined && (member === this.self || this.host.isReachable(worker));
   }
 
-  allReachable(): boolean {
-    return [...this.present].every((member) => this.reachable(member));
-  }
-
   /** The worker of a member, if that life is part of the group now. */
   member(member: MemberKey): WorkerInfo | undefined {
     if (this.present.has(member)) return this.known.get(member);

@@ -6,6 +6,7 @@ import { OwnerTable } from './owner-table.ts';
 const OWNER = memberKey(0, 1);
 const A = memberKey(1, 1);
 const B = memberKey(2, 1);
+const C = memberKey(3, 1);
 const id = (member: MemberKey, local: number): GlobalId => ({ member, local });
 const FAILED: Failure = { code: 'deadline-exceeded', text: 'timed out' };
 
@@ -83,7 +84,7 @@ describe('a creation', () => {
 
   it('may be mentioned before it arrives, and is not forgotten meanwhile', () => {
     const { table, freed } = setup();
-    const mentioned = table.mention(id(A, 0));
+    const mentioned = table.mention(id(A, 0), B);
     expect(table.request(id(A, 0), id(A, 7), B)).toBeUndefined();
     table.delete(id(A, 7), B);
     expect([table.size, freed]).toEqual([1, []]);
@@ -119,7 +120,7 @@ describe('a creation', () => {
     table.request(id(A, 2), id(A, 10), B);
     expect(failed).toEqual(['0 peer-died', '2 peer-died']);
     expect(table.size).toBe(2);
-    table.mention(id(A, 4));
+    table.mention(id(A, 4), B);
     expect(table.size).toBe(2);
   });
 });
@@ -155,17 +156,17 @@ describe('what is refused', () => {
 
 it('fails what it made itself and has let go of, and what too many mention before it is made', () => {
   const { table, failed, texts } = setup(undefined, 2);
-  table.mention(id(OWNER, 5));
+  table.mention(id(OWNER, 5), B);
   expect(failed).toEqual(['5 rref-released']);
-  table.mention(id(A, 0));
-  table.mention(id(A, 2));
-  table.mention(id(A, 4));
+  table.mention(id(A, 0), B);
+  table.mention(id(A, 2), B);
+  table.mention(id(A, 4), B);
   expect(failed).toEqual(['5 rref-released', '4 resource-exhausted']);
   expect(texts[1]).toBe(
     'more than 2 RRefs are mentioned whose creation has not arrived: await confirmed() of some before more are handed on',
   );
   table.create(id(A, 0), id(A, 1), A);
-  table.mention(id(A, 6));
+  table.mention(id(A, 6), B);
   expect([failed.length, table.size]).toEqual([2, 3]);
 });
 
@@ -187,4 +188,54 @@ it('comes back from a snapshot as it was', () => {
   expect(copy.snapshot()).toEqual(table.snapshot());
   copy.delete(id(OWNER, 1), A);
   expect([copy.size, table.size]).toEqual([1, 2]);
+});
+
+describe('ids that another member says', () => {
+  it('delete nothing that a third one is to register, before or after', () => {
+    const { table, freed } = setup();
+    table.share(id(OWNER, 0), 'value', id(OWNER, 1), A);
+    table.delete(id(A, 7), C);
+    expect(table.request(id(OWNER, 0), id(A, 7), B)).toBeUndefined();
+    table.delete(id(A, 7), C);
+    table.delete(id(OWNER, 1), A);
+    expect(freed).toEqual([]);
+    table.delete(id(A, 7), B);
+    expect(freed).toEqual([0]);
+    // What its holder has deleted stays so, whoever speaks of it.
+    table.delete(id(A, 7), C);
+    expect(table.request(id(OWNER, 0), id(A, 7), B)?.code).toBe('rref-released');
+  });
+
+  it('do not stand for the forks of others: whoever claims one first and lets go of it frees nothing', () => {
+    const { table, freed } = setup();
+    table.share(id(OWNER, 0), 'value', id(OWNER, 1), A);
+    expect(table.request(id(OWNER, 0), id(A, 7), C)).toBeUndefined();
+    expect(table.request(id(OWNER, 0), id(A, 7), B)).toBeUndefined();
+    expect([table.forkCount, [...table.allForks()].length]).toEqual([3, 3]);
+    table.delete(id(A, 7), C);
+    table.delete(id(OWNER, 1), A);
+    expect([table.forkCount, freed]).toEqual([1, []]);
+    table.delete(id(A, 7), B);
+    expect([table.forkCount, freed]).toEqual([0, [0]]);
+  });
+
+  it('are not those that the owner draws for what it shares itself', () => {
+    const { table, freed } = setup();
+    table.share(id(OWNER, 0), 'value', id(OWNER, 1), A);
+    expect(table.request(id(OWNER, 0), id(OWNER, 2), C)?.code).toBe('protocol-error');
+    table.share(id(OWNER, 0), 'value', id(OWNER, 2), B);
+    table.unshare(id(OWNER, 2));
+    table.delete(id(OWNER, 1), A);
+    expect(freed).toEqual([0]);
+  });
+
+  it('of RRefs that never come leave room for those that others mention', () => {
+    const { table, failed } = setup(undefined, 2);
+    for (let i = 0; i < 5; i++) table.request(id(A, 100 + i), id(C, i), C);
+    expect(failed).toEqual(['102 resource-exhausted', '103 resource-exhausted', '104 resource-exhausted']);
+    table.request(id(A, 0), id(A, 8), B);
+    expect(failed).toHaveLength(3);
+    table.create(id(A, 0), id(A, 1), A);
+    expect(table.get(id(A, 0))?.phase).toBe('created');
+  });
 });

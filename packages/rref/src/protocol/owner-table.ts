@@ -3,7 +3,7 @@ import { MAX_AWAITED, MAX_FORKS_PER_HOLDER } from '../limits.ts';
 import { type DeadMembers, IdMap, type GlobalId, type MemberKey } from './ids.ts';
 import type { Failure } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
-import { Tombstones } from './tombstones.ts';
+import { Tombstones, type Tombstone } from './tombstones.ts';
 
 /**
  * Life of an entry:
@@ -59,13 +59,17 @@ export interface OwnerPort<V> {
 export interface OwnerState<V> {
   readonly entries: readonly { readonly id: GlobalId; readonly phase: OwnerPhase; readonly payload: V | undefined }[];
   readonly forks: readonly { readonly id: GlobalId; readonly rref: GlobalId; readonly holder: MemberKey }[];
-  readonly tombstones: readonly GlobalId[];
+  readonly tombstones: readonly Tombstone[];
 }
 
 /** What this worker made itself is in the table for as long as anybody else may mention it. */
 const RELEASED: Failure = {
   code: 'rref-released',
   text: 'the owner has let go of this RRef: its last handle was released',
+};
+const NOT_GIVEN: Failure = {
+  code: 'protocol-error',
+  text: 'the owner has registered every handle that it gave away itself: this is none of them',
 };
 const CREATOR_DIED: Failure = {
   code: 'peer-died',
@@ -79,9 +83,14 @@ const CREATOR_DIED: Failure = {
 export class OwnerTable<V> {
   private readonly entries = new IdMap<OwnerEntry<V>>();
   private readonly forks = new IdMap<OwnerFork<V>>();
+  /** Forks that another member has claimed under the same id before: whose it is, nobody here can tell, so each has one. */
+  private readonly doubles = new IdMap<OwnerFork<V>[]>();
+  private doubled = 0;
   private readonly perHolder = new Map<MemberKey, number>();
   private readonly tombstones = new Tombstones();
-  private awaited = 0;
+  /** By whom each entry was mentioned that is awaited, and how many of these each has mentioned. */
+  private readonly mentioner = new IdMap<MemberKey>();
+  private readonly awaited = new Map<MemberKey, number>();
   private readonly self: MemberKey;
   private readonly dead: DeadMembers;
   private readonly port: OwnerPort<V>;
@@ -109,7 +118,7 @@ export class OwnerTable<V> {
   }
 
   get forkCount(): number {
-    return this.forks.size;
+    return this.forks.size + this.doubled;
   }
 
   get(rref: GlobalId): OwnerEntry<V> | undefined {
@@ -125,13 +134,14 @@ export class OwnerTable<V> {
     return this.entries.values();
   }
 
-  allForks(): IterableIterator<OwnerFork<V>> {
-    return this.forks.values();
+  *allForks(): IterableIterator<OwnerFork<V>> {
+    yield* this.forks.values();
+    if (this.doubled > 0) for (const others of this.doubles.values()) yield* others;
   }
 
-  /** A handle came home: the entry it means, made in wait for its creation if that has not arrived. The caller keeps the payload. */
-  mention(rref: GlobalId): OwnerEntry<V> {
-    const entry = this.obtain(rref);
+  /** A handle came home from `by`: the entry it means, made in wait for its creation if that has not arrived. The caller keeps the payload. */
+  mention(rref: GlobalId, by: MemberKey): OwnerEntry<V> {
+    const entry = this.obtain(rref, by);
     this.freeIfUnheld(entry);
     return entry;
   }
@@ -162,12 +172,12 @@ export class OwnerTable<V> {
       this.abandon(rref, refusal);
       return refusal;
     }
-    const entry = this.obtain(rref);
+    const entry = this.entries.get(rref) ?? this.created(rref, creator);
     if (entry.phase === 'awaited') {
-      this.awaited--;
+      this.awaitedNoMore(entry);
       entry.phase = 'created';
     }
-    if (!this.forks.has(fork)) this.insert(entry, fork, creator);
+    if (this.find(fork, creator) === undefined) this.insert(entry, fork, creator);
     return undefined;
   }
 
@@ -187,27 +197,24 @@ export class OwnerTable<V> {
 
   /** The creator says that its call failed. A function that already runs is left alone: its outcome is the RRef's. */
   createFailed(rref: GlobalId, fork: GlobalId, creator: MemberKey, failure: Failure): void {
-    if (!this.forks.has(fork) && this.refusal(fork, creator) === undefined)
-      this.insert(this.obtain(rref), fork, creator);
+    if (this.find(fork, creator) === undefined && this.refusal(fork, creator) === undefined)
+      this.insert(this.obtain(rref, creator), fork, creator);
     this.abandon(rref, failure);
   }
 
   /** A user asks for its fork to be registered. Returns why it is refused, or nothing. */
   request(rref: GlobalId, fork: GlobalId, holder: MemberKey): Failure | undefined {
-    if (this.forks.has(fork)) return undefined;
-    const refusal = this.refusal(fork, holder);
-    if (refusal === undefined) this.insert(this.obtain(rref), fork, holder);
+    if (this.find(fork, holder) !== undefined) return undefined;
+    const refusal = fork.member === this.self ? NOT_GIVEN : this.refusal(fork, holder);
+    if (refusal === undefined) this.insert(this.obtain(rref, holder), fork, holder);
     return refusal;
   }
 
   /** `holder` lets go of a fork. Deleting one that is not there yet leaves a tombstone, so that it never comes. */
   delete(fork: GlobalId, holder: MemberKey): void {
-    const known = this.forks.get(fork);
-    if (known === undefined) {
-      if (this.rules.tombstones) this.tombstones.add(fork);
-    } else if (known.holder === holder) {
-      this.remove(known);
-    }
+    const known = this.find(fork, holder);
+    if (known !== undefined) this.remove(known);
+    else if (this.rules.tombstones) this.tombstones.add(fork, holder, false);
   }
 
   /** A fork that this worker drew for another will never get there. */
@@ -223,7 +230,7 @@ export class OwnerTable<V> {
 
   /** The fence for these deaths is complete: what the dead held is released. */
   releaseHeldBy(dead: ReadonlySet<MemberKey>): void {
-    for (const fork of [...this.forks.values()]) if (dead.has(fork.holder)) this.remove(fork);
+    for (const fork of [...this.allForks()]) if (dead.has(fork.holder)) this.remove(fork);
   }
 
   /** Forgets everything, telling the shell of each entry. */
@@ -231,8 +238,11 @@ export class OwnerTable<V> {
     const entries = [...this.entries.values()];
     this.entries.clear();
     this.forks.clear();
+    this.doubles.clear();
+    this.doubled = 0;
     this.perHolder.clear();
-    this.awaited = 0;
+    this.mentioner.clear();
+    this.awaited.clear();
     for (const entry of entries) this.port.freed(entry);
   }
 
@@ -243,7 +253,7 @@ export class OwnerTable<V> {
         phase,
         payload,
       })),
-      forks: [...this.forks.values()].map(({ member, local, entry, holder }) => ({
+      forks: [...this.allForks()].map(({ member, local, entry, holder }) => ({
         id: { member, local },
         rref: { member: entry.member, local: entry.local },
         holder,
@@ -255,20 +265,21 @@ export class OwnerTable<V> {
   /** Fills an empty table. */
   restore(state: OwnerState<V>): void {
     for (const { id, phase, payload } of state.entries) {
-      this.entries.set(id, new OwnerEntry(id, phase, payload));
-      if (phase === 'awaited') this.awaited++;
+      const entry = new OwnerEntry(id, phase, payload);
+      this.entries.set(id, entry);
+      if (phase === 'awaited') this.awaitedNow(entry, id.member);
     }
     for (const { id, rref, holder } of state.forks) {
       const entry = this.entries.get(rref);
       if (entry !== undefined) this.insert(entry, id, holder);
     }
-    for (const fork of state.tombstones) this.tombstones.add(fork);
+    for (const fork of state.tombstones) this.tombstones.add(fork, fork.holder, true);
   }
 
   /** Why a fork cannot be registered: it was deleted before it came, its holder is dead, or the holder has too many. */
   private refusal(fork: GlobalId, holder: MemberKey): Failure | undefined {
     if (this.rules.tombstones) {
-      if (this.tombstones.has(fork)) return { code: 'rref-released', text: 'this handle was deleted' };
+      if (this.tombstones.has(fork, holder)) return { code: 'rref-released', text: 'this handle was deleted' };
       if (this.dead.has(holder))
         return { code: 'fenced', text: 'the holder of this handle was removed from the group' };
     }
@@ -280,15 +291,44 @@ export class OwnerTable<V> {
   }
 
   private insert(entry: OwnerEntry<V>, fork: GlobalId, holder: MemberKey): void {
-    this.forks.set(fork, new OwnerFork(fork, entry, holder));
+    const made = new OwnerFork(fork, entry, holder);
+    if (!this.forks.has(fork)) this.forks.set(fork, made);
+    else this.insertDouble(made);
     entry.forks++;
     this.perHolder.set(holder, (this.perHolder.get(holder) ?? 0) + 1);
   }
 
+  /** What `holder` has under this id. */
+  private find(fork: GlobalId, holder: MemberKey): OwnerFork<V> | undefined {
+    const known = this.forks.get(fork);
+    if (known === undefined || known.holder === holder || this.doubled === 0)
+      return known?.holder === holder ? known : undefined;
+    return this.doubles.get(fork)?.find((other) => other.holder === holder);
+  }
+
+  private insertDouble(fork: OwnerFork<V>): void {
+    const others = this.doubles.get(fork);
+    if (others === undefined) this.doubles.set(fork, [fork]);
+    else others.push(fork);
+    this.doubled++;
+  }
+
+  /** Takes it out of the maps; the next that has the same id stands in its place. */
+  private take(fork: OwnerFork<V>): void {
+    const others = this.doubled === 0 ? undefined : this.doubles.get(fork);
+    if (others === undefined) {
+      this.forks.delete(fork);
+      return;
+    }
+    if (this.forks.get(fork) === fork) this.forks.set(fork, others.shift() as OwnerFork<V>);
+    else others.splice(others.indexOf(fork), 1);
+    if (others.length === 0) this.doubles.delete(fork);
+    this.doubled--;
+  }
+
   private remove(fork: OwnerFork<V>): void {
-    this.forks.delete(fork);
-    if (this.rules.tombstones && fork.holder !== this.self)
-      this.tombstones.add({ member: fork.member, local: fork.local });
+    this.take(fork);
+    if (this.rules.tombstones && fork.holder !== this.self) this.tombstones.add(fork, fork.holder, true);
     const rest = (this.perHolder.get(fork.holder) ?? 1) - 1;
     if (rest === 0) this.perHolder.delete(fork.holder);
     else this.perHolder.set(fork.holder, rest);
@@ -296,15 +336,38 @@ export class OwnerTable<V> {
     this.freeIfUnheld(fork.entry);
   }
 
-  private obtain(rref: GlobalId): OwnerEntry<V> {
+  private awaitedNow(entry: OwnerEntry<V>, by: MemberKey): number {
+    const count = (this.awaited.get(by) ?? 0) + 1;
+    this.awaited.set(by, count);
+    this.mentioner.set(entry, by);
+    return count;
+  }
+
+  private awaitedNoMore(entry: OwnerEntry<V>): void {
+    const by = this.mentioner.get(entry) ?? entry.member;
+    this.mentioner.delete(entry);
+    const rest = (this.awaited.get(by) ?? 1) - 1;
+    if (rest === 0) this.awaited.delete(by);
+    else this.awaited.set(by, rest);
+  }
+
+  /** Nobody has mentioned it before its creation came. */
+  private created(rref: GlobalId, creator: MemberKey): OwnerEntry<V> {
+    if (this.dead.has(creator)) return this.obtain(rref, creator);
+    const entry = new OwnerEntry<V>(rref, 'created', undefined);
+    this.entries.set(rref, entry);
+    return entry;
+  }
+
+  private obtain(rref: GlobalId, by: MemberKey): OwnerEntry<V> {
     const known = this.entries.get(rref);
     if (known !== undefined) return known;
     const entry = new OwnerEntry<V>(rref, 'awaited', undefined);
     this.entries.set(rref, entry);
-    this.awaited++;
+    const count = this.awaitedNow(entry, by);
     if (rref.member === this.self) this.fail(entry, RELEASED);
     else if (this.dead.has(rref.member)) this.fail(entry, CREATOR_DIED);
-    else if (this.awaited > this.maxAwaited) this.fail(entry, tooManyAwaited(this.maxAwaited));
+    else if (count > this.maxAwaited) this.fail(entry, tooManyAwaited(this.maxAwaited));
     return entry;
   }
 
@@ -317,7 +380,7 @@ export class OwnerTable<V> {
   }
 
   private fail(entry: OwnerEntry<V>, failure: Failure): void {
-    if (entry.phase === 'awaited') this.awaited--;
+    if (entry.phase === 'awaited') this.awaitedNoMore(entry);
     entry.phase = 'settled';
     this.port.failed(entry, failure);
   }

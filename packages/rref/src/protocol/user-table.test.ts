@@ -163,3 +163,41 @@ it('comes back from a snapshot as it was', () => {
   copy.table.childDone(id(SELF, 1), OTHER);
   expect(copy.sent).toEqual(['user-delete to owner']);
 });
+
+describe('handles of an owner that there never was', () => {
+  const NOBODY = memberKey(60_000, 7);
+  const [first, second, third] = [id(OTHER, 1), id(OTHER, 2), id(OTHER, 3)];
+
+  it('take no more than so much of what one member may hand on', () => {
+    const dead = new DeadMembers();
+    const sent: string[] = [];
+    const port = {
+      send: (_: MemberKey, { kind }: Control) => void sent.push(kind),
+      settled: () => undefined,
+      dropped: () => undefined,
+    };
+    const table = new UserTable(SELF, dead, port, undefined, 2);
+    for (const fork of [first, second]) table.arrive(fork, RREF, NOBODY, OTHER);
+    const over = table.arrive(third, RREF, NOBODY, OTHER);
+    expect([over?.phase, over?.failure?.code, table.size]).toEqual(['gone', 'resource-exhausted', 2]);
+    expect(sent).toEqual(['fork-request', 'fork-request', 'child-accept']);
+    // What others hand on is not theirs.
+    const THIRD = memberKey(3, 1);
+    expect(table.arrive(id(THIRD, 1), RREF, OWNER, THIRD)?.phase).toBe('pending');
+    table.acknowledged(first, undefined, NOBODY);
+    expect(table.arrive(third, RREF, NOBODY, OTHER)?.phase).toBe('pending');
+  });
+
+  it('go when who handed them on does', () => {
+    const { table, dead, settled } = setup();
+    const fork = table.arrive(first, RREF, NOBODY, OTHER);
+    const real = table.arrive(second, RREF, OWNER, OTHER);
+    table.orphaned([memberKey(3, 1)], [SELF, OWNER, OTHER]);
+    expect(table.size).toBe(2);
+    dead.add(OTHER);
+    table.died(OTHER);
+    table.orphaned([OTHER], [SELF, OWNER]);
+    expect([fork?.phase, fork?.failure?.code, real?.phase]).toEqual(['gone', 'owner-died', 'pending']);
+    expect([table.size, table.pendingUsers, settled]).toEqual([1, 1, [fork]]);
+  });
+});

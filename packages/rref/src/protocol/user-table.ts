@@ -1,4 +1,5 @@
 /** @file The user's side: the forks this worker holds of RRefs owned elsewhere, and the children it handed on. */
+import { MAX_PENDING_PER_PARENT } from '../limits.ts';
 import { type DeadMembers, IdMap, type GlobalId, type MemberKey } from './ids.ts';
 import type { Control, Failure } from './messages.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
@@ -91,12 +92,22 @@ export class UserTable {
   private readonly port: UserPort;
   private readonly rules: Rules;
   private unsettled = 0;
+  /** Of these, how many each member has handed on. */
+  private readonly pendingOf = new Map<MemberKey, number>();
+  private readonly maxPending: number;
 
-  constructor(self: MemberKey, dead: DeadMembers, port: UserPort, rules: Rules = ALL_RULES) {
+  constructor(
+    self: MemberKey,
+    dead: DeadMembers,
+    port: UserPort,
+    rules: Rules = ALL_RULES,
+    maxPending = MAX_PENDING_PER_PARENT,
+  ) {
     this.self = self;
     this.dead = dead;
     this.port = port;
     this.rules = rules;
+    this.maxPending = maxPending;
   }
 
   get size(): number {
@@ -154,6 +165,12 @@ export class UserTable {
       return born;
     }
     if (owner === parent) return this.add(new UserFork(fork, rref, owner, parent, 'confirmed'));
+    if ((this.pendingOf.get(parent) ?? 0) >= this.maxPending) {
+      const born = new UserFork(fork, rref, owner, parent, 'gone');
+      born.failure = tooManyPending(this.maxPending);
+      this.acceptedByOwner(born);
+      return born;
+    }
     const made = this.add(new UserFork(fork, rref, owner, parent, 'pending'));
     this.port.send(owner, { kind: 'fork-request', rref, fork });
     return made;
@@ -202,6 +219,17 @@ export class UserTable {
     if (!this.rules.childrenWaitForFence) this.clearChildren((child) => child.at === member);
   }
 
+  /**
+   * These workers were removed from the group, whose members are `present`. An owner that is none of them was not there when one of the dead
+   * handed on a handle of its: no answer will come.
+   */
+  orphaned(dead: readonly MemberKey[], present: readonly MemberKey[]): void {
+    if (!dead.some((member) => this.pendingOf.has(member))) return;
+    const [parents, owners] = [new Set(dead), new Set(present)];
+    for (const fork of [...this.forks.values()])
+      if (fork.phase === 'pending' && parents.has(fork.parent) && !owners.has(fork.owner)) this.lose(fork);
+  }
+
   /** The fence of `owner` for these deaths is complete: children that sit there will never be accepted, and need not be. */
   fenced(owner: MemberKey, dead: ReadonlySet<MemberKey>): void {
     this.clearChildren((child) => child.parent.owner === owner && dead.has(child.at));
@@ -213,6 +241,7 @@ export class UserTable {
     this.forks.clear();
     this.children.clear();
     this.unsettled = 0;
+    this.pendingOf.clear();
     for (const fork of forks) {
       const news = !fork.settled;
       fork.phase = 'gone';
@@ -251,15 +280,24 @@ export class UserTable {
   private add(fork: UserFork): UserFork {
     this.forks.set(fork, fork);
     if (!fork.settled) this.unsettled++;
+    if (fork.phase === 'pending') this.pendingOf.set(fork.parent, (this.pendingOf.get(fork.parent) ?? 0) + 1);
     return fork;
   }
 
   private settle(fork: UserFork, phase: UserPhase, failure?: Failure): void {
-    if (!fork.settled) this.unsettled--;
+    if (!fork.settled) this.noLongerUnsettled(fork);
     fork.phase = phase;
     fork.failure = failure;
     this.port.settled(fork);
     this.deleteIfDone(fork);
+  }
+
+  private noLongerUnsettled(fork: UserFork): void {
+    this.unsettled--;
+    if (fork.phase !== 'pending') return;
+    const rest = (this.pendingOf.get(fork.parent) ?? 1) - 1;
+    if (rest === 0) this.pendingOf.delete(fork.parent);
+    else this.pendingOf.set(fork.parent, rest);
   }
 
   private acceptedByOwner(fork: UserFork): void {
@@ -282,9 +320,9 @@ export class UserTable {
 
   private lose(fork: UserFork): void {
     const news = !fork.settled;
-    if (news) this.unsettled--;
-    this.drop(fork);
+    if (news) this.noLongerUnsettled(fork);
     fork.failure = OWNER_DIED;
+    this.drop(fork);
     if (news) this.port.settled(fork);
   }
 
@@ -297,6 +335,11 @@ export class UserTable {
     child.parent.children--;
     this.deleteIfDone(child.parent);
   }
+}
+
+function tooManyPending(limit: number): Failure {
+  const text = `one worker has handed on more than ${limit} RRefs whose owners have not answered: await confirmed() of some before more are handed on`;
+  return { code: 'resource-exhausted', text };
 }
 
 /** The fork id alone: what may go into a message. */

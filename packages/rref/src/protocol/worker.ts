@@ -129,7 +129,7 @@ export class ProtocolWorker<V> {
     const { rref, owner, fork } = carried;
     if (fork.member !== from) return { kind: 'ignored' };
     if (owner === this.self) {
-      const entry = this.owners.mention(rref);
+      const entry = this.owners.mention(rref, from);
       if (from === this.self) this.owners.delete(fork, this.self);
       else this.send(from, { kind: 'child-accept', fork });
       return { kind: 'owned', entry };
@@ -178,6 +178,7 @@ export class ProtocolWorker<V> {
       this.owners.creatorDied(member);
       this.users.died(member);
     }
+    this.users.orphaned(news, members);
     this.fence.viewChanged(epoch, members, news);
   }
 
