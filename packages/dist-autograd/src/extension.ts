@@ -182,9 +182,15 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   // The group.
 
-  viewChanged(_epoch: number, _members: readonly Member[], dead: readonly Member[], left: readonly Member[]): void {
+  viewChanged(_epoch: number, members: readonly Member[], dead: readonly Member[], left: readonly Member[]): void {
     for (const { worker, incarnation } of dead) this.lost(worker, incarnation, 'died');
     for (const { worker, incarnation } of left) this.lost(worker, incarnation, 'left');
+    if (dead.length + left.length === 0) return;
+    const refOf = ({ worker, incarnation }: Member): MemberRef => ({ worker: worker.id, incarnation });
+    for (const context of this.contexts.bringersDied([...dead, ...left].map(refOf), members.map(refOf))) {
+      this.abort(context);
+      context.dispose();
+    }
   }
 
   debugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number> {

@@ -161,3 +161,26 @@ describe('order', () => {
     expect([...passes].reverse().sort(comparePasses)).toEqual(passes);
   });
 });
+
+describe('contexts that one member brings', () => {
+  const from = (worker: number): { worker: number; incarnation: number } => ({ worker, incarnation: 100 });
+
+  it('leave room for those of others', () => {
+    const table = tableOf(1, 0, 16);
+    let brought = 0;
+    while (reasonOf(() => table.accept(ref(brought, 5, 60_000), 0, from(2))) === 'accepted') brought++;
+    expect(brought).toBe(14);
+    expect(reasonOf(() => table.accept(ref(0, 100, 3), 0, from(3)))).toBe('accepted');
+    expect(reasonOf(() => table.create())).toBe('accepted');
+    expect(reasonOf(() => table.create())).toBe('full');
+  });
+
+  it('go with it when nobody is there who could have made them', () => {
+    const table = tableOf(1);
+    const forged = table.accept(ref(0, 5, 60_000), 0, from(2));
+    const others = [table.accept(ref(0, 100, 3), 0, from(2)), table.accept(ref(1, 5, 60_000), 0, from(3))];
+    expect(table.bringersDied([from(4)], [from(1), from(2), from(3)])).toEqual([]);
+    expect(table.bringersDied([from(2)], [from(1), from(3)])).toEqual([forged]);
+    expect([forged.released, table.size, ...others.map(({ released }) => released)]).toEqual([true, 2, false, false]);
+  });
+});

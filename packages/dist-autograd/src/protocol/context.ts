@@ -1,7 +1,8 @@
 /** @file Autograd contexts of one worker: who knows them, their functions, and the ids that must never come back. */
-import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_TOMBSTONES } from '../limits.ts';
+import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_TOMBSTONES, SHARE_OF_CONTEXTS } from '../limits.ts';
 import {
   localId,
+  memberKey,
   publicId,
   sameMember,
   splitId,
@@ -99,6 +100,9 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   private contextCounter = 0;
   private messageCounter = 0;
   private count = 0;
+  /** Who brought each context that others have made, and how many each member has brought. */
+  private readonly bringers = new Map<C, MemberKey>();
+  private readonly brought = new Map<MemberKey, number>();
 
   /** @param life how many lives of this worker there were before: part of the ids. */
   constructor(self: MemberRef, life: number, make: (ref: ContextRef) => C, limit = MAX_CONTEXTS) {
@@ -165,9 +169,10 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   /**
    * The context that a wrapped message names, made now if this is the first time.
    * @param oldest the creator's oldest id alive when it last told.
+   * @param by who sent the message.
    * @throws ContextRefused when it was released, its creator is dead, or there are too many.
    */
-  accept(ref: ContextRef, oldest: number): C {
+  accept(ref: ContextRef, oldest: number, by: MemberRef = ref): C {
     const known = this.lookup(ref);
     if (known !== undefined) {
       this.heard(ref, oldest);
@@ -179,10 +184,14 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     }
     const creator = this.heard(ref, oldest);
     if (creator === undefined || ref.local < creator.oldest || creator.tombstones.has(ref.local)) throw released(ref);
-    this.room();
+    const bringer = memberKey(by);
+    this.room(bringer);
     const stale = this.contexts.get(ref.worker)?.get(ref.local);
     if (stale !== undefined) this.drop(stale);
-    return this.insert(this.make(ref));
+    const made = this.insert(this.make(ref));
+    this.bringers.set(made, bringer);
+    this.brought.set(bringer, (this.brought.get(bringer) ?? 0) + 1);
+    return made;
   }
 
   /** Takes the context out and leaves a tombstone, also when it was never here. Returns it if it was. */
@@ -208,6 +217,21 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     return gone;
   }
 
+  /**
+   * These members are no more, of a group that is `present` now. A creator that is none of it was not there when one of them brought a context
+   * of its: nobody will end that. Returns those that were here.
+   */
+  bringersDied(members: readonly MemberRef[], present: readonly MemberRef[]): C[] {
+    const dead = new Set(members.map(memberKey));
+    if (![...dead].some((member) => this.brought.has(member))) return [];
+    const creators = new Set([this.self, ...present].map(memberKey));
+    const gone: C[] = [];
+    for (const [context, bringer] of this.bringers)
+      if (dead.has(bringer) && !creators.has(memberKey(context.ref))) gone.push(context);
+    for (const context of gone) this.drop(context);
+    return gone;
+  }
+
   /** How many released ids are remembered. */
   get tombstones(): number {
     let count = 0;
@@ -215,8 +239,10 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     return count;
   }
 
-  private room(): void {
-    if (this.count < this.limit) return;
+  private room(bringer?: MemberKey): void {
+    const free = this.limit - this.count;
+    const own = bringer === undefined ? 0 : (this.brought.get(bringer) ?? 0);
+    if (free > 0 && own < SHARE_OF_CONTEXTS * free) return;
     const text = `${this.count} autograd contexts are alive on this worker, and no more may be: one ends when what runs in it does`;
     throw new ContextRefused('full', text);
   }
@@ -236,6 +262,12 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     if (sameMember(context.ref, this.self)) this.own.delete(context.ref.local);
     context.released = true;
     this.count--;
+    const bringer = this.bringers.get(context);
+    if (bringer === undefined) return;
+    this.bringers.delete(context);
+    const rest = (this.brought.get(bringer) ?? 1) - 1;
+    if (rest === 0) this.brought.delete(bringer);
+    else this.brought.set(bringer, rest);
   }
 
   /** Notes what a creator told; undefined when a later life of it has been heard of. */
