@@ -76,6 +76,21 @@ describe('a table', () => {
     expect(calls.arrive('b', '', 'b', 399)).toEqual(run);
   });
 
+  it('leaves an eighth of keys, and of bytes, to others than the caller with the most', () => {
+    const full = { kind: 'refused', why: 'full' };
+    const keys = table();
+    let had = 0;
+    while (keys.arrive(`a${had}`, '', '', 0, 'a').kind === 'run') had++;
+    expect([had, keys.arrive('b', '', '', 0, 'b')]).toEqual([88, run]);
+    const bytes = table();
+    for (let i = 0; i < 9; i++) {
+      bytes.arrive(`a${i}`, '', '', 0, 'a');
+      bytes.ended(`a${i}`, kept('x', 100), 0);
+    }
+    expect([bytes.arrive('a', '', '', 1, 'a'), bytes.arrive('b', '', '', 1, 'b')]).toEqual([full, run]);
+    expect(bytes.arrive('a', '', '', 60, 'a')).toEqual(run);
+  });
+
   it('of so many keys is full until the oldest may be forgotten', () => {
     const calls = table();
     calls.arrive('first', '', '', 0);

@@ -10,6 +10,9 @@ export interface KeyedLimits {
   readonly keepMs: number;
 }
 
+/** A caller may have so many times as many keys, and bytes of outcomes, as are free: an eighth is left to the others. */
+const SHARE = 7;
+
 /** What becomes of a call with a key. */
 export type Turn<O> =
   /** It runs its handler, and says how that `ended`. */
@@ -35,6 +38,7 @@ export interface Kept<O> {
 interface Entry<W, O> {
   /** Of the arguments. */
   readonly digest: string;
+  readonly caller: string | undefined;
   /** In the order they came. */
   waiting: W[];
   /** Undefined while a call runs. */
@@ -56,6 +60,8 @@ export class KeyedCalls<W, O> {
   private readonly limits: KeyedLimits;
   private readonly entries = new Map<string, Entry<W, O>>();
   private keptBytes = 0;
+  /** What each caller has of all that. */
+  private readonly shares = new Map<string, { keys: number; bytes: number }>();
   /** Before this nothing can be forgotten: a full table is not searched for every call that it refuses. */
   private nextForget = 0;
 
@@ -73,8 +79,8 @@ export class KeyedCalls<W, O> {
     return this.keptBytes;
   }
 
-  /** A call came with a key. `digest` is of its arguments. */
-  arrive(key: string, digest: string, who: W, now: number): Turn<O> {
+  /** A call came with a key. `digest` is of its arguments; `caller` has no more than its share of the table. */
+  arrive(key: string, digest: string, who: W, now: number, caller?: string): Turn<O> {
     const known = this.current(key, now);
     if (known !== undefined) {
       if (known.digest !== digest) return { kind: 'refused', why: 'other-arguments' };
@@ -82,8 +88,9 @@ export class KeyedCalls<W, O> {
       known.waiting.push(who);
       return { kind: 'wait' };
     }
-    if (this.isFull() && !this.forget(now)) return { kind: 'refused', why: 'full' };
-    this.entries.set(key, { digest, waiting: [], kept: undefined, until: Infinity });
+    if (this.isFull(caller) && !this.forget(now, caller)) return { kind: 'refused', why: 'full' };
+    this.share(caller, 1, 0);
+    this.entries.set(key, { digest, caller, waiting: [], kept: undefined, until: Infinity });
     return { kind: 'run' };
   }
 
@@ -98,12 +105,13 @@ export class KeyedCalls<W, O> {
     if (result === undefined) {
       const next = waiting.shift();
       if (next !== undefined) return [{ to: next, turn: { kind: 'run' } }];
-      this.entries.delete(key);
+      this.drop(key, entry);
       return [];
     }
     entry.kept = result;
     entry.until = now + this.limits.keepMs;
     this.keptBytes += result.bytes;
+    this.share(entry.caller, 0, result.bytes);
     entry.waiting = [];
     return waiting.map((to) => ({ to, turn: { kind: 'outcome', outcome: result.outcome } }));
   }
@@ -119,6 +127,7 @@ export class KeyedCalls<W, O> {
   clear(): W[] {
     const waiting = [...this.entries.values()].flatMap((entry) => entry.waiting);
     this.entries.clear();
+    this.shares.clear();
     this.keptBytes = 0;
     return waiting;
   }
@@ -131,17 +140,31 @@ export class KeyedCalls<W, O> {
     return undefined;
   }
 
-  private isFull(): boolean {
-    return this.entries.size >= this.limits.maxOutcomes || this.keptBytes >= this.limits.maxBytes;
+  private isFull(caller: string | undefined): boolean {
+    const free = this.limits.maxOutcomes - this.entries.size;
+    const freeBytes = this.limits.maxBytes - this.keptBytes;
+    const { keys, bytes } = this.shares.get(caller ?? '') ?? { keys: 0, bytes: 0 };
+    return free <= 0 || freeBytes <= 0 || keys >= SHARE * free || bytes >= SHARE * freeBytes;
+  }
+
+  private share(caller: string | undefined, keys: number, bytes: number): void {
+    if (caller === undefined) return;
+    const share = this.shares.get(caller) ?? { keys: 0, bytes: 0 };
+    share.keys += keys;
+    share.bytes += bytes;
+    if (share.keys === 0) this.shares.delete(caller);
+    else this.shares.set(caller, share);
   }
 
   private drop(key: string, entry: Entry<W, O>): void {
     this.entries.delete(key);
-    this.keptBytes -= entry.kept?.bytes ?? 0;
+    const bytes = entry.kept?.bytes ?? 0;
+    this.keptBytes -= bytes;
+    this.share(entry.caller, -1, -bytes);
   }
 
   /** Drops what is too old; false when it is full all the same. */
-  private forget(now: number): boolean {
+  private forget(now: number, caller: string | undefined): boolean {
     if (now < this.nextForget) return false;
     // Those that run now are kept for the whole time from their end on.
     let next = now + this.limits.keepMs;
@@ -150,6 +173,6 @@ export class KeyedCalls<W, O> {
       else if (entry.until < next) next = entry.until;
     }
     this.nextForget = next;
-    return !this.isFull();
+    return !this.isFull(caller);
   }
 }

@@ -44,7 +44,7 @@ export class Idempotency {
     const { call, name, digest } = keyed;
     const key = `${call.caller.name}\n${name.length}\n${name}${call.key ?? ''}`;
     const waiter = new Waiter();
-    let turn = this.calls.arrive(key, digest, waiter, this.environment.now());
+    let turn = this.calls.arrive(key, digest, waiter, this.environment.now(), call.caller.name);
     if (turn.kind === 'refused') throw this.refusal(turn.why, keyed);
     if (turn.kind === 'wait') {
       const told = waiter.turn(call);
