@@ -35,9 +35,9 @@ describe('a member that comes to meetings of its own making', () => {
     await group();
     void forge(key, names);
     await new Promise((resolve) => setTimeout(resolve, 100));
-    const workers = key.endsWith('*') ? undefined : ['w0', 'w1'];
+    const whom = key.endsWith('*') ? {} : { workers: ['w0', 'w1'] };
     const outcome = await agents[0]!
-      .run(() => barrier({ workers, timeoutMs: 500 }))
+      .run(() => barrier({ ...whom, timeoutMs: 500 }))
       .then(
         () => 'went on',
         (error: unknown) => rpcInfo(error)?.code,

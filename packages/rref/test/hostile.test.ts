@@ -7,7 +7,7 @@ import { memberKey } from '../src/protocol/ids.ts';
 import { UserFork } from '../src/protocol/user-table.ts';
 
 const NOBODY = memberKey(9_999, 7);
-const take = rpcFunction('rref-hostile/take', () => undefined);
+const take = rpcFunction('rref-hostile/take', (...given: unknown[]) => given.length);
 
 /** w1 gives w0 a handle on what a worker owns that there never was. */
 async function handOn(agents: readonly RpcAgent[]): Promise<void> {
