@@ -24,17 +24,27 @@ This package with workers of stock torch, found by BACKWIRE_TORCH_PYTHON=/path/t
   --verbose    stacks of what failed                     --help     this
 `;
 
-const { values } = parseArgs({
-  options: {
-    help: { type: 'boolean', default: false },
-    suite: { type: 'string', default: 'mixed' },
-    rank: { type: 'string' },
-    only: { type: 'string', default: '' },
-    minutes: { type: 'string', default: '60' },
-    record: { type: 'boolean', default: false },
-    verbose: { type: 'boolean', default: false },
-  },
-});
+const options = {
+  help: { type: 'boolean', default: false },
+  suite: { type: 'string', default: 'mixed' },
+  rank: { type: 'string' },
+  only: { type: 'string', default: '' },
+  minutes: { type: 'string', default: '60' },
+  record: { type: 'boolean', default: false },
+  verbose: { type: 'boolean', default: false },
+} as const;
+
+/** The flags; what is no flag ends the program in a line. */
+function flags(): ReturnType<typeof parseArgs<{ options: typeof options }>>['values'] {
+  try {
+    return parseArgs({ options }).values;
+  } catch (error) {
+    console.error(`${(error as Error).message}\n\n${HELP}`);
+    process.exit(2);
+  }
+}
+
+const values = flags();
 if (values.help) {
   process.stdout.write(HELP);
   process.exit();

@@ -5,10 +5,16 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { freePort } from '@backwire/testing';
 import { createTorchAgent, type TorchAgent } from '../../src/index.ts';
-import { Python } from '../../test/python.ts';
+import { Python, type PythonSettings } from '../../test/python.ts';
 
 /** Where a worker is: torch's process, this process, or a process of this kind that runs worker.ts. */
 export type Place = 'torch' | 'here' | 'process';
+
+/** What torch's workers may use to talk. @default all they have: shared memory among themselves, TCP with workers of this kind */
+export type Links = Pick<PythonSettings, 'transports' | 'channels'>;
+
+/** TCP for everyone. */
+export const TCP: Links = { transports: ['uv'], channels: ['basic'] };
 
 const JOIN_MS = 600_000;
 const LEAVE_MS = 60_000;
@@ -22,10 +28,10 @@ export class Group {
   private constructor() {}
 
   /** Starts workers of these names, the first of them as rank 0; those of torch have `program` as a module. */
-  static async start(places: Readonly<Record<string, Place>>, program: string): Promise<Group> {
+  static async start(places: Readonly<Record<string, Place>>, program: string, links: Links = {}): Promise<Group> {
     const group = new Group();
     try {
-      await group.begin(places, program);
+      await group.begin(places, program, links);
       return group;
     } catch (error) {
       await group.kill();
@@ -70,13 +76,13 @@ export class Group {
     await Promise.allSettled([...[...this.pythons.values()].map((python) => python.kill()), ...this.exits, ...agents]);
   }
 
-  private async begin(places: Readonly<Record<string, Place>>, program: string): Promise<void> {
+  private async begin(places: Readonly<Record<string, Place>>, program: string, links: Links): Promise<void> {
     const init = `tcp://127.0.0.1:${await freePort()}`;
     const size = Object.keys(places).length;
     const starting = Object.entries(places).map(([name, place], rank): Promise<unknown> => {
       if (place === 'process') return this.fork(name, [name, String(rank), String(size), init]);
       if (place === 'torch') {
-        const { python, ready } = Python.start({ name, rank, size, init, timeout: 120 });
+        const { python, ready } = Python.start({ name, rank, size, init, timeout: 120, ...links });
         this.pythons.set(name, python);
         return ready;
       }

@@ -20,7 +20,8 @@ class Observer {
     let state = this.env.reset();
     const falls: number[] = [];
     for (let step = 0; step < steps; step++) {
-      const next = this.env.step(await rpcSync(to, selectAction, [this.number, tensor(state)]));
+      using seen = tensor(state);
+      const next = this.env.step(await rpcSync(to, selectAction, [this.number, seen]));
       state = next.state;
       if (!next.fell) continue;
       falls.push(step);
