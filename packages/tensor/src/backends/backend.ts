@@ -61,6 +61,11 @@ export interface Backend {
    * have seen. Only for backends whose memory can be addressed.
    */
   renew(buffer: DeviceBuffer): DeviceBuffer;
+  /**
+   * Float32 in memory of this process as an operand of `BatchMatMul`, read where it lies; never freed, and for the next kernel only. Absent
+   * where products take what is in the device's own memory.
+   */
+  lend?(bytes: Uint8Array): DeviceBuffer;
   /** A copy of the bytes that the caller owns. */
   download(buffer: DeviceBuffer): Uint8Array;
   free(buffer: DeviceBuffer): void;

@@ -1,5 +1,5 @@
-/** @file The backend of a BLAS library: its products, in place on the WebAssembly heap, and the kernels of the wasm backend for everything else. */
-import type { BackendName, DeviceTensor } from './backend.ts';
+/** @file The backend of a BLAS library: its products, of operands on host or heap where they lie; all else is the wasm backend. */
+import type { BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
 import { productsOf } from './products.ts';
@@ -11,6 +11,24 @@ let opened: Blas | undefined;
 /** Opens the machine's BLAS. @throws TensorError with the reason where there is none that can be used. */
 export function openBlas(): Blas {
   return (opened ??= new Blas(openLibrary()));
+}
+
+/** An operand on the host. */
+class Lent implements DeviceBuffer {
+  readonly dtype = 'float32';
+  readonly bytes: Uint8Array;
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+  }
+
+  get nbytes(): number {
+    return this.bytes.byteLength;
+  }
+
+  get dataId(): object {
+    return this;
+  }
 }
 
 class Blas extends Wasm {
@@ -30,6 +48,10 @@ class Blas extends Wasm {
     this.kernels.set('BatchMatMul', (heap, inputs, attrs) => this.product(heap, inputs, attrs));
   }
 
+  lend(bytes: Uint8Array): DeviceBuffer {
+    return new Lent(bytes);
+  }
+
   private product(
     heap: Heap,
     inputs: Readonly<Record<string, DeviceTensor>>,
@@ -39,10 +61,8 @@ class Blas extends Wasm {
     const out = heap.make(batches * m * n, 'float32');
     // After the block was made: a heap that grows may move.
     const start = this.heapStart(heap);
-    const [x, y] = [
-      start + blockOf((inputs['a'] as DeviceTensor).buffer).at,
-      start + blockOf((inputs['b'] as DeviceTensor).buffer).at,
-    ];
+    const x = this.placeOf((inputs['a'] as DeviceTensor).buffer, start);
+    const y = this.placeOf((inputs['b'] as DeviceTensor).buffer, start);
     for (let i = 0; i < batches; i++)
       this.library.multiply(
         m,
@@ -55,6 +75,13 @@ class Blas extends Wasm {
         start + out.at + 4 * i * m * n,
       );
     return out;
+  }
+
+  /** Where an operand lies in this process. Small arrays lie in V8's own heap, which moves, until somebody asks for their buffer, as here. */
+  private placeOf(operand: DeviceBuffer, heapStart: number): number {
+    if (!(operand instanceof Lent)) return heapStart + blockOf(operand).at;
+    const { buffer, byteOffset } = operand.bytes;
+    return this.library.addressOf(buffer) + byteOffset;
   }
 
   private heapStart(heap: Heap): number {

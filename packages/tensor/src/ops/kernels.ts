@@ -1,7 +1,7 @@
 /** @file Calls device kernels on Tensors, or answers undefined where the host loop should do the work. */
 import { relieveDevice } from '../device-memory.ts';
 import { dtypes, type DType } from '../dtype.ts';
-import { readBytes, over } from '../host.ts';
+import { aligned, readBytes, over } from '../host.ts';
 import { contiguousStrides, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
@@ -45,6 +45,13 @@ export function argument(backend: Backend, t: Tensor): Argument {
   // A slice of device memory would move when the upload grows the heap.
   const source = t.storage.onHost || !t.isContiguous ? bytes : bytes.slice();
   return { buffer: backend.upload(source, dtype), shape: t.shape, temporary: true };
+}
+
+/** A contiguous `t` as an operand of a product where the device reads those of the host in place; undefined where `t` is on a device. */
+export function lent(backend: Backend, t: Tensor): Argument | undefined {
+  if (backend.lend === undefined || t.dtype !== 'float32' || t.device !== 'cpu') return undefined;
+  if (t.storage.onDevice || !t.isContiguous) return undefined;
+  return { buffer: backend.lend(aligned(readBytes(t), 4)), shape: t.shape, temporary: false };
 }
 
 /** Gives temporaries back. */

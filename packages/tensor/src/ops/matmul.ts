@@ -1,5 +1,5 @@
 /** @file Matrix products, batched and broadcast. */
-import { argument, freeArguments, isDeviceDType, backendFor, type Argument } from './kernels.ts';
+import { argument, freeArguments, isDeviceDType, lent, backendFor, type Argument } from './kernels.ts';
 import type { Backend } from '../backends/backend.ts';
 import { zeros } from '../creation.ts';
 import { relieveDevice } from '../device-memory.ts';
@@ -129,7 +129,7 @@ function onDevice(backend: Backend, x: Tensor, y: Tensor, shape: Shape): Tensor 
 /** `t`, or its transpose where the kernel transposes it back. */
 function borrow(backend: Backend, t: Tensor, transposed: boolean, borrowed: Argument[]): Argument {
   const source = transposed ? rawTranspose(t) : t;
-  const tensor = argument(backend, source);
+  const tensor = lent(backend, source) ?? argument(backend, source);
   if (transposed) source.release();
   borrowed.push(tensor);
   return tensor;
