@@ -127,8 +127,19 @@ function crc32(bytes, before = 0) {
 	return nodeZlib.crc32(bytes, before);
 }
 node?.pid;
+const drawn = new Uint8Array(1024);
+let undrawn = 0;
 function randomBytes(count) {
-	return globalThis.crypto.getRandomValues(new Uint8Array(count));
+	if (count > drawn.length) return globalThis.crypto.getRandomValues(new Uint8Array(count));
+	if (count > undrawn) {
+		globalThis.crypto.getRandomValues(drawn);
+		undrawn = drawn.length;
+	}
+	const end = undrawn;
+	undrawn -= count;
+	const bytes = drawn.slice(undrawn, end);
+	drawn.fill(0, undrawn, end);
+	return bytes;
 }
 const soon$1 = node?.nextTick === void 0 ? (fn, argument) => queueMicrotask(() => fn(argument)) : node.nextTick.bind(node);
 typeof setImmediate === "function" || laterByMessage();
@@ -616,10 +627,9 @@ function join(parts) {
 	}
 	return bytes;
 }
-// src/security/keys.ts
-const KEY_ID_BYTES$1 = 8;
 const MAX_ROOTS = 64;
 const encoder$1 = new TextEncoder();
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 const roots = new Map();
 const derived = new WeakMap();
 const MAX_DERIVED = 64;
@@ -649,14 +659,16 @@ function makeRoom(kept, most) {
 		kept.delete(oldest);
 	}
 }
+function keyIdBytes(key, group) {
+	return deriveKey(key, group, "key id").subarray(0, 8);
+}
 function keyIdIn(key, group) {
-	return toHex(deriveKey(key, group, "key id").subarray(0, KEY_ID_BYTES$1));
+	return toHex(keyIdBytes(key, group));
 }
 function toHex(bytes) {
-	return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-function fromHex(text) {
-	return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+	let text = "";
+	for (let i = 0; i < bytes.length; i++) text += HEX[bytes[i]];
+	return text;
 }
 const MAX_CLAIM_BYTES = 1024;
 const HANDSHAKE_TIMEOUT_MS = 5e3;
@@ -672,15 +684,21 @@ const REJECT = 5;
 const PLAIN = 0;
 const HMAC = 1;
 const CHECKED = 128;
-const KEY_ID_BYTES = 8;
+const NO_KEY_ID = new Uint8Array(8);
+const NOTHING = new Uint8Array(0);
+const LABELS = {
+	dialer: encoder.encode("dialer"),
+	acceptor: encoder.encode("acceptor")
+};
 const PROOF_BYTES = 32;
 var Handshake = class {
 	options;
 	expected;
-	hello = new Uint8Array(0);
-	challenge = new Uint8Array(0);
+	hello = NOTHING;
+	challenge = NOTHING;
+	transcript;
 	key;
-	peerClaim = new Uint8Array(0);
+	peerClaim = NOTHING;
 	finished = false;
 	checked = false;
 	constructor(options) {
@@ -694,12 +712,12 @@ var Handshake = class {
 		if (this.options.role === "acceptor") return [];
 		this.checked = this.options.checksums === true;
 		const mode = (this.options.keys === void 0 ? PLAIN : HMAC) | (this.checked ? CHECKED : 0);
-		const keyId = this.key === void 0 ? new Uint8Array(KEY_ID_BYTES) : fromHex(this.idOf(this.key));
+		const keyId = this.key === void 0 ? NO_KEY_ID : keyIdBytes(this.key, this.options.group);
 		this.hello = record(HELLO, [
 			Uint8Array.of(mode),
 			keyId,
 			this.options.nonce,
-			this.options.claim ?? new Uint8Array(0)
+			this.options.claim ?? NOTHING
 		]);
 		return [{
 			type: "send",
@@ -728,12 +746,12 @@ var Handshake = class {
 	onHello(bytes, body) {
 		const mode = body[0] & -129;
 		this.checked = (body[0] & CHECKED) !== 0;
-		const offered = toHex(body.subarray(1, 9));
+		const offered = body.subarray(1, 9);
 		if (mode !== (this.options.keys === void 0 ? PLAIN : HMAC)) return this.fail("the peer wants another security mode");
-		this.key = this.options.keys?.find((key) => this.idOf(key) === offered);
+		this.key = this.options.keys?.find((key) => sameBytes(keyIdBytes(key, this.options.group), offered));
 		this.hello = Uint8Array.from(bytes);
 		this.peerClaim = this.hello.subarray(49);
-		this.challenge = record(CHALLENGE, [this.options.nonce, this.options.claim ?? new Uint8Array(0)]);
+		this.challenge = record(CHALLENGE, [this.options.nonce, this.options.claim ?? NOTHING]);
 		this.expected = AUTH;
 		return [{
 			type: "send",
@@ -778,7 +796,7 @@ var Handshake = class {
 			type: "done",
 			checked: this.checked,
 			claim: this.peerClaim,
-			keyId: this.key === void 0 ? void 0 : this.idOf(this.key)
+			keyId: this.key === void 0 ? void 0 : keyIdIn(this.key, this.options.group)
 		};
 	}
 	fail(why) {
@@ -792,14 +810,11 @@ var Handshake = class {
 			record: record(REJECT, [])
 		}, failed] : [failed];
 	}
-	idOf(key) {
-		return keyIdIn(key, this.options.group);
-	}
 	proof(label) {
 		const { keys, group, channelBinding } = this.options;
-		const th = sha256(this.hello, this.challenge, channelBinding ?? new Uint8Array(0));
+		const th = this.transcript ??= sha256(this.hello, this.challenge, channelBinding ?? NOTHING);
 		if (keys === void 0) return sha256(encoder.encode(\`\${label}\\0\${group}\\0\`), th);
-		return hmacSha256(deriveKey(this.key ?? keys[0], group, "hmac"), encoder.encode(label), th);
+		return hmacSha256(deriveKey(this.key ?? keys[0], group, "hmac"), LABELS[label], th);
 	}
 };
 function refusal(why) {
@@ -1471,7 +1486,8 @@ function runAtRoot(fn) {
 	return atRoot(fn);
 }
 // src/transports/socket.ts
-const SCRATCH_BYTES = 4096;
+const SCRATCH_BYTES = 256;
+const DISCARDED_BYTES = 4096;
 const LARGE_BYTES = 131072;
 const LINGER_MS = 1e4;
 const UNPROTECTED = Object.freeze({
@@ -1483,7 +1499,7 @@ const DISCARD = Object.freeze({
 	received: () => void 0,
 	closed: () => void 0
 });
-const discarded = new Uint8Array(SCRATCH_BYTES);
+const discarded = new Uint8Array(DISCARDED_BYTES);
 function connectSocket(options, about) {
 	const connection = new SocketConnection(about.kind, about.remote, UNPROTECTED);
 	const socket = (0, node_net.connect)({
@@ -1621,11 +1637,11 @@ var SocketConnection = class {
 	}
 	arm() {
 		const memory = this.held === void 0 && this.sink !== void 0 ? this.ask(this.sink) : void 0;
-		return this.armed = memory ?? (this.scratch ??= new Uint8Array(SCRATCH_BYTES));
+		return this.armed = memory ?? (this.scratch ??= Buffer.allocUnsafe(SCRATCH_BYTES));
 	}
 	disarm() {
 		if (!this.direct || this.armed === void 0 || this.armed === this.scratch) return;
-		this.armed = this.scratch ??= new Uint8Array(SCRATCH_BYTES);
+		this.armed = this.scratch ??= Buffer.allocUnsafe(SCRATCH_BYTES);
 		this.socket._handle?.useUserBuffer?.(this.armed);
 	}
 	ask(sink) {
@@ -2280,8 +2296,10 @@ var RedisHolder = class {
 			servername: url.hostname
 		}) : (0, node_net.connect)(to);
 		socket.setNoDelay(true);
+		socket.setTimeout(COMMAND_MS, () => socket.destroy());
 		socket.on(secure ? "secureConnect" : "connect", () => {
 			this.up = true;
+			socket.setTimeout(0);
 			for (const command of greeting(url)) this.send(command).catch(() => void 0);
 			this.events.again();
 		});
