@@ -15,7 +15,7 @@ export interface Leased {
 export type Swapped = Awaited<ReturnType<Store['compareAndSet']>>;
 
 /** What a lease asks of the store that granted it. */
-export interface Keeper {
+interface Keeper {
   revoke(lease: HeldLease): Promise<void>;
 }
 
@@ -51,7 +51,7 @@ export class HeldLease<Id = unknown> implements Lease {
 }
 
 /** What a lease asks that has to be renewed. */
-export interface Renewer extends Keeper {
+interface Renewer extends Keeper {
   /** What a lease is told that the store does not know any more. */
   readonly unknownLease: string;
   /** False when the store says that the lease is gone. Rejects while it is out of reach. */
