@@ -53,7 +53,7 @@ export function serveRRefs(host: RequestHost): void {
     create(host, request, serving, 'Tensor', () => server.scriptRunnable(request.callee, request.args, serving)),
   );
   server.handle('python-rref-fetch-call', (request, { from }) => fetchPython(host, request, from));
-  server.handle('script-rref-fetch-call', (request) => fetchScript(host, request));
+  server.handle('script-rref-fetch-call', (request, { from }) => fetchScript(host, request, from));
   server.handle('rref-fork-request', ({ rref, fork }, { from }) => {
     worker.control(from.id, { kind: 'fork-request', rref: globalId(rref), fork: globalId(fork) });
     const refusal = host.takeRefusal();
@@ -68,8 +68,8 @@ export function serveRRefs(host: RequestHost): void {
     worker.control(from.id, { kind: 'user-delete', forks: [globalId(fork)] });
     return ACKNOWLEDGED();
   });
-  server.handle('rref-backward-req', async ({ rref, context, retainGraph }) => {
-    const value = await host.valueOf(worker.owners.mention(globalId(rref))).wait();
+  server.handle('rref-backward-req', async ({ rref, context, retainGraph }, { from }) => {
+    const value = await host.valueOf(worker.owners.mention(globalId(rref), from.id)).wait();
     if (!(value instanceof Tensor))
       throw new RpcError('failed-precondition', 'RRef should contain a tensor for .backward()');
     if (context === NO_CONTEXT) value.backward(undefined, { retainGraph });
@@ -126,14 +126,14 @@ function refusedWith(error: unknown): Error {
 }
 
 /** The value that a peer asks for, once it is there. */
-function fetched(host: RequestHost, { rref }: FetchCall): Promise<unknown> {
-  return host.valueOf(host.worker.owners.mention(globalId(rref))).wait();
+function fetched(host: RequestHost, { rref }: FetchCall, from: WorkerInfo): Promise<unknown> {
+  return host.valueOf(host.worker.owners.mention(globalId(rref), from.id)).wait();
 }
 
 async function fetchPython(host: RequestHost, request: FetchCall, from: WorkerInfo): Promise<Body> {
   let value: unknown;
   try {
-    value = await fetched(host, request);
+    value = await fetched(host, request, from);
   } catch (error) {
     // What kept the function from running is no error of Python's.
     if (typeof error === 'object' && error !== null && refusals.has(error)) throw error;
@@ -143,8 +143,8 @@ async function fetchPython(host: RequestHost, request: FetchCall, from: WorkerIn
   return writeCommand({ kind: 'python-rref-fetch-ret', pickled: bytes, tensors });
 }
 
-async function fetchScript(host: RequestHost, request: FetchCall): Promise<Body> {
-  return writeCommand({ kind: 'script-rref-fetch-ret', value: await fetched(host, request) });
+async function fetchScript(host: RequestHost, request: FetchCall, from: WorkerInfo): Promise<Body> {
+  return writeCommand({ kind: 'script-rref-fetch-ret', value: await fetched(host, request, from) });
 }
 
 // Proxies: Python asks for the class first, and then has its method called.
