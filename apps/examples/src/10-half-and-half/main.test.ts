@@ -64,4 +64,4 @@ it('says in a line that a Python has no torch, and what to do', async () => {
     code: 2,
     stderr: "half-and-half: --from has to be one of node, python, got 'nowhere'; see --help\n",
   });
-});
+}, 120_000);
