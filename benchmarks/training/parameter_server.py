@@ -1,14 +1,15 @@
 """The program of 02-parameter-server for stock PyTorch RPC: same model, digits, batches and optimizer, one thread a process.
 
-`training_torch.py DATA DIGITS BATCH TRAINERS LR` trains for one pass and prints {"torch", "samplesPerSecond", "phaseMs", "finalLoss"}.
+`parameter_server.py DATA DIGITS BATCH TRAINERS LR` trains for one pass and prints {"torch", "samplesPerSecond", "phaseMs", "finalLoss"}.
 """
 
 import json
 import multiprocessing
-import os
-import socket
 import sys
 import time
+from functools import partial
+
+import torch_group
 
 PIXELS, HIDDEN, CLASSES = 784, 128, 10
 PHASES = ("data", "forward", "loss", "backward", "step")
@@ -47,25 +48,13 @@ def parameters():
     return [rpc.RRef(p) for p in NET.parameters()]
 
 
-def digits(folder, index, of, limit):
-    import torch
-
-    def read(name, header):
-        with open(os.path.join(folder, name), "rb") as file:
-            return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
-
-    first, last = limit * index // of, limit * (index + 1) // of
-    images = read("train-images-idx3-ubyte", 16).reshape(-1, PIXELS)[first:last]
-    return images.clone(), read("train-labels-idx1-ubyte", 8)[first:last].long()
-
-
-def train(folder, index, of, limit, batch, lr, start):
+def train(index, of, folder, limit, batch, lr, start):
     import torch
     import torch.nn.functional as F
     from torch.distributed import autograd, rpc
     from torch.distributed.optim import DistributedOptimizer
 
-    images, labels = digits(folder, index, of, limit)
+    images, labels = torch_group.digits(folder, limit * index // of, limit * (index + 1) // of)
     optimizer = DistributedOptimizer(torch.optim.SGD, rpc.rpc_sync("server", parameters), lr=lr, momentum=0.9)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(index))
     phases = dict.fromkeys(PHASES, 0.0)
@@ -73,7 +62,7 @@ def train(folder, index, of, limit, batch, lr, start):
     began = time.perf_counter()
     for rows in order.split(batch):
         marks = [time.perf_counter()]
-        x = images[rows].float().div_(255).sub_(0.1307).div_(0.3081)
+        x = torch_group.scaled(images[rows])
         y = labels[rows]
         marks.append(time.perf_counter())
         with autograd.context() as context:
@@ -91,35 +80,13 @@ def train(folder, index, of, limit, batch, lr, start):
     return {"seconds": time.perf_counter() - began, "samples": len(labels), "phases": phases, "loss": value}
 
 
-def work(rank, port, start, results, folder, limit, batch, trainers, lr):
-    os.environ["MASTER_ADDR"] = "127.0.0.1"
-    os.environ["MASTER_PORT"] = str(port)
-    os.environ["GLOO_SOCKET_IFNAME"] = os.environ["TP_SOCKET_IFNAME"] = "lo"
-    import torch
-    from torch.distributed import rpc
-
-    torch.set_num_threads(1)
-    rpc.init_rpc("server" if rank == 0 else f"trainer{rank - 1}", rank=rank, world_size=trainers + 1)
-    if rank > 0:
-        results.put(train(folder, rank - 1, trainers, limit, batch, lr, start))
-    rpc.shutdown()
-
-
 def main(folder, limit, batch, trainers, lr):
     import torch
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    spawn = multiprocessing.get_context("spawn")
-    start, results = spawn.Barrier(trainers), spawn.Queue()
-    args = (port, start, results, folder, limit, batch, trainers, lr)
-    workers = [spawn.Process(target=work, args=(rank, *args), daemon=True) for rank in range(trainers + 1)]
-    for worker in workers:
-        worker.start()
-    found = [results.get(timeout=300) for _ in range(trainers)]
-    for worker in workers:
-        worker.join()
+    names = ["server"] + [f"trainer{i}" for i in range(trainers)]
+    leads = [None] + [partial(train, i, trainers) for i in range(trainers)]
+    start = multiprocessing.get_context("spawn").Barrier(trainers)
+    found = torch_group.every(names, leads, folder, limit, batch, lr, start)
     print(json.dumps({
         "torch": torch.__version__,
         "samplesPerSecond": sum(r["samples"] for r in found) / max(r["seconds"] for r in found),
