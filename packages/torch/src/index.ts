@@ -9,7 +9,7 @@ export { serveGateway, type GatewayOptions } from './gateway/serve.ts';
 export { createTorchAgent, joinTorch } from './join.ts';
 export { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
 export type { TorchOptions } from './options.ts';
-export { py, type PyNamed } from './py.ts';
+export { py, type Py, type PyNamed } from './py.ts';
 export {
   PyByteArray,
   PyDefaultDict,

@@ -15,31 +15,37 @@ function checkPath(path: string): string {
   throw new RpcError('invalid-argument', `a name of Python is module.name, as in 'model.Net'; got '${String(path)}'`);
 }
 
-/**
- * The function or class that Python imports as `path`, for `rpcSync`, `rpcAsync` and `remote` to a Python worker:
- * `py<(x: Tensor) => Tensor>('model.predict')`, `py<Net>('model.Net')`.
- * @throws RpcError 'invalid-argument' for what is no path.
- */
-export function py<T = AnyFn>(path: string): PyNamed<T> {
-  return remoteFunction(PY_PREFIX + checkPath(path)) as unknown as PyNamed<T>;
+/** How things of Python are named, for `rpcSync`, `rpcAsync` and `remote` to a Python worker. */
+export interface Py {
+  /**
+   * The function or class that Python imports as `path`: `py<(x: Tensor) => Tensor>('model.predict')`, `py<Net>('model.Net')`.
+   * @throws RpcError 'invalid-argument' for what is no path.
+   */
+  <T = AnyFn>(path: string): PyNamed<T>;
+  /** The TorchScript function that Python has compiled as `path`: it runs without Python's lock, and takes what TorchScript knows. */
+  script<T = AnyFn>(path: string): PyNamed<T>;
+  /**
+   * The function that Python has decorated with `rpc.functions.async_execution`: a call gives what the future comes to that it returns.
+   * Named as a plain function it fails, since a future cannot travel.
+   */
+  asyncExecution<T = AnyFn>(path: string): PyNamed<T>;
+  /** Keyword arguments: the last of a call's arguments. */
+  kwargs(entries: Readonly<Record<string, unknown>>): PyKwargs;
+  /** A float, also where the number is whole. */
+  float(value: number): PyFloat;
+  /** A tuple. */
+  tuple<T>(...items: T[]): PyTuple<T>;
 }
 
-/** The TorchScript function that Python has compiled as `path`: it runs without Python's lock, and takes what TorchScript knows. */
-py.script = <T = AnyFn>(path: string): PyNamed<T> =>
-  remoteFunction(SCRIPT_PREFIX + checkPath(path)) as unknown as PyNamed<T>;
+function named(prefix: string): <T = AnyFn>(path: string) => PyNamed<T> {
+  return <T>(path: string) => remoteFunction(prefix + checkPath(path)) as unknown as PyNamed<T>;
+}
 
-/**
- * The function that Python has decorated with `rpc.functions.async_execution`: a call gives what the future comes to that it returns.
- * Named as a plain function it fails, since a future cannot travel.
- */
-py.asyncExecution = <T = AnyFn>(path: string): PyNamed<T> =>
-  remoteFunction(ASYNC_PREFIX + checkPath(path)) as unknown as PyNamed<T>;
-
-/** Keyword arguments: the last of a call's arguments. */
-py.kwargs = (entries: Readonly<Record<string, unknown>>): PyKwargs => new PyKwargs(entries);
-
-/** A float, also where the number is whole. */
-py.float = (value: number): PyFloat => new PyFloat(value);
-
-/** A tuple. */
-py.tuple = <T>(...items: T[]): PyTuple<T> => fill(new PyGivenTuple<T>(), items);
+/** Names of Python: functions and classes by `py('module.name')`, the rest by its methods. */
+export const py: Py = Object.assign(named(PY_PREFIX), {
+  script: named(SCRIPT_PREFIX),
+  asyncExecution: named(ASYNC_PREFIX),
+  kwargs: (entries: Readonly<Record<string, unknown>>): PyKwargs => new PyKwargs(entries),
+  float: (value: number): PyFloat => new PyFloat(value),
+  tuple: <T>(...items: T[]): PyTuple<T> => fill(new PyGivenTuple<T>(), items),
+});
