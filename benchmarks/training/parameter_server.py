@@ -1,6 +1,6 @@
 """The program of 02-parameter-server for stock PyTorch RPC: same model, digits, batches and optimizer, one thread a process.
 
-`parameter_server.py DATA DIGITS BATCH TRAINERS LR` trains for one pass and prints {"torch", "samplesPerSecond", "phaseMs", "finalLoss"}.
+`parameter_server.py DATA DIGITS PASSES BATCH TRAINERS LR` trains and prints {"torch", "samplesPerSecond", "phaseMs", "finalLoss"}.
 """
 
 import json
@@ -48,7 +48,7 @@ def parameters():
     return [rpc.RRef(p) for p in NET.parameters()]
 
 
-def train(index, of, folder, limit, batch, lr, start):
+def train(index, of, folder, limit, passes, batch, lr, start):
     import torch
     import torch.nn.functional as F
     from torch.distributed import autograd, rpc
@@ -56,11 +56,11 @@ def train(index, of, folder, limit, batch, lr, start):
 
     images, labels = torch_group.digits(folder, limit * index // of, limit * (index + 1) // of)
     optimizer = DistributedOptimizer(torch.optim.SGD, rpc.rpc_sync("server", parameters), lr=lr, momentum=0.9)
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(index))
+    generator = torch.Generator().manual_seed(index)
     phases = dict.fromkeys(PHASES, 0.0)
     start.wait()
     began = time.perf_counter()
-    for rows in order.split(batch):
+    for rows in [rows for _ in range(passes) for rows in torch.randperm(len(labels), generator=generator).split(batch)]:
         marks = [time.perf_counter()]
         x = torch_group.scaled(images[rows])
         y = labels[rows]
@@ -77,16 +77,16 @@ def train(index, of, folder, limit, batch, lr, start):
         marks.append(time.perf_counter())
         for phase, a, b in zip(PHASES, marks, marks[1:]):
             phases[phase] += (b - a) * 1e3
-    return {"seconds": time.perf_counter() - began, "samples": len(labels), "phases": phases, "loss": value}
+    return {"seconds": time.perf_counter() - began, "samples": passes * len(labels), "phases": phases, "loss": value}
 
 
-def main(folder, limit, batch, trainers, lr):
+def main(folder, limit, passes, batch, trainers, lr):
     import torch
 
     names = ["server"] + [f"trainer{i}" for i in range(trainers)]
     leads = [None] + [partial(train, i, trainers) for i in range(trainers)]
     start = multiprocessing.get_context("spawn").Barrier(trainers)
-    found = torch_group.every(names, leads, folder, limit, batch, lr, start)
+    found = torch_group.every(names, leads, folder, limit, passes, batch, lr, start)
     print(json.dumps({
         "torch": torch.__version__,
         "samplesPerSecond": sum(r["samples"] for r in found) / max(r["seconds"] for r in found),
@@ -96,5 +96,5 @@ def main(folder, limit, batch, trainers, lr):
 
 
 if __name__ == "__main__":
-    data, count, size, workers, rate = sys.argv[1:]
-    main(data, int(count), int(size), int(workers), float(rate))
+    data, count, times, size, workers, rate = sys.argv[1:]
+    main(data, int(count), int(times), int(size), int(workers), float(rate))

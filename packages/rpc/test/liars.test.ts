@@ -1,6 +1,6 @@
 /** @file A member that says untrue things of others: while the store answers, one member's word puts nobody out. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { FrameKind, MessageType } from '@backwire/wire/internal';
+import { MessageType } from '@backwire/wire/internal';
 import { createAgent, rpcFunction, rpcSync, type RpcAgent } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
 import { encodeReport } from '../src/membership/report-codec.ts';
@@ -49,7 +49,7 @@ function lie(to: string, change: Partial<Report>, view?: View): void {
   const stored = viewOf(3);
   const report = { epoch: (view ?? stored).epoch, ...nothing, ...change };
   const { sender } = (agents[3] as Agent).members.find(to);
-  sender.sendControl(FrameKind.CONTROL, MessageType.REPORT, encodeReport(report, stored, view));
+  sender.sendControl(MessageType.REPORT, encodeReport(report, stored, view));
 }
 
 async function everybodyIsThere(told: readonly string[]): Promise<void> {

@@ -4,7 +4,6 @@ import { ambient, runClean } from '@backwire/tensor/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import {
   DEFAULT_WIRE_LIMITS,
-  FrameKind,
   MessageType as Types,
   SlabPool,
   ValueCodec,
@@ -280,7 +279,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   control(to: WorkerInfo, type: MessageType, payload: Uint8Array): void {
     const peer = this.members.find(to);
     this.faults.control(peer, type, () => {
-      if (peer.state !== 'gone') peer.sender.sendControl(FrameKind.CONTROL, type, payload);
+      if (peer.state !== 'gone') peer.sender.sendControl(type, payload, true);
     });
   }
 

@@ -1,5 +1,5 @@
 /** @file The end of an agent: one deadline for all of it, and who is missing is named. */
-import { MessageType, FrameKind, encodeProto, controlProto } from '@backwire/wire/internal';
+import { MessageType, encodeProto, controlProto } from '@backwire/wire/internal';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import type { Collectives } from './collectives.ts';
 import { forgetDefault } from './default-agent.ts';
@@ -186,7 +186,7 @@ export class Shutdown {
     agent.faults.flush();
     const bye = encodeProto(controlProto.Bye, { reason: 'shutdown' });
     for (const peer of agent.members.list())
-      if (peer.up) peer.sender.sendControl(FrameKind.CONTROL, MessageType.BYE, bye);
+      if (peer.up) peer.sender.sendControl(MessageType.BYE, bye);
     await this.flushed(left());
     agent.close();
     await within(Promise.all(agent.listeners.map((listener) => listener.close())), left());

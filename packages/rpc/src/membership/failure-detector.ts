@@ -1,6 +1,6 @@
 /** @file What becomes of members that do not answer: found out by links, processes, leases and each other, agreed on, and written into the view. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { FrameKind, MessageType } from '@backwire/wire/internal';
+import { MessageType } from '@backwire/wire/internal';
 import type { Environment } from '../base/environment.ts';
 import { RpcError } from '../base/errors.ts';
 import type { Group } from './group.ts';
@@ -419,7 +419,7 @@ export class FailureDetector {
     const peer = this.options.peerOf(to);
     if (peer?.up !== true) return;
     const payload = encodeReport(report, membership.stored, news ? membership.stored : undefined);
-    peer.sender.sendControl(FrameKind.CONTROL, MessageType.REPORT, payload);
+    peer.sender.sendControl(MessageType.REPORT, payload);
   }
 
   private reach(life: Life): void {

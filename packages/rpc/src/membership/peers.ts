@@ -1,6 +1,6 @@
 /** @file The other workers, as one agent knows them: their links, their signs of life, and what a change of the view does. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { controlProto, encodeProto, FrameKind, MessageType } from '@backwire/wire/internal';
+import { controlProto, encodeProto, MessageType } from '@backwire/wire/internal';
 import { FailureDetector } from './failure-detector.ts';
 import { endOf, FormerMembers, type EndCode } from './former-members.ts';
 import { Greeting } from './greeting.ts';
@@ -411,7 +411,7 @@ function sendDrain(peer: Peer): void {
   if (!peer.up) return;
   const { lastReceived } = peer.sender.session;
   const notice = encodeProto(controlProto.Drain, { lastSeq: lastReceived, graceMs: 0, reason: 'shutdown' });
-  peer.sender.sendControl(FrameKind.CONTROL, MessageType.DRAIN, notice);
+  peer.sender.sendControl(MessageType.DRAIN, notice);
 }
 
 const members = new WeakMap<View, readonly Member[]>();

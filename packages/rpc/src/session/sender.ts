@@ -159,9 +159,9 @@ export class Sender implements SessionPort<PendingWrite> {
     else this.schedule();
   }
 
-  /** A numbered frame with the short header. */
-  sendControl(kind: FrameKind, messageType: number, payload: Uint8Array | undefined): void {
-    this.sequenced((writer, seq, ack) => writer.frame(kind, messageType, payload, seq, ack));
+  /** A numbered frame with the short header. A `patient` one goes with the next frame, or when this turn of the event loop ends. */
+  sendControl(messageType: number, payload: Uint8Array | undefined, patient = false): void {
+    this.sequenced((writer, seq, ack) => writer.frame(FrameKind.CONTROL, messageType, payload, seq, ack), patient);
   }
 
   /** A numbered frame with the id header. */
@@ -188,9 +188,7 @@ export class Sender implements SessionPort<PendingWrite> {
     if (this.connection === undefined) return;
     this.looseAck = this.session.lastReceived;
     this.loose.idFrame(kind, { id, a, b, c }, 0, this.looseAck);
-    if (this.scheduled || this.waitingForCompany) return;
-    this.waitingForCompany = true;
-    later(this.flushAtRoot);
+    this.scheduleLater();
   }
 
   /** Tells a peer that asks how far a storage is. @throws WireError for one that asks on and reads none of the answers. */
@@ -322,6 +320,15 @@ export class Sender implements SessionPort<PendingWrite> {
     soon(runAtRoot, this.flush);
   }
 
+  /** The same at the end of this turn, unless something goes out sooner. */
+  private scheduleLater(): void {
+    if (this.connection === undefined) this.schedule();
+    else if (!this.scheduled && !this.waitingForCompany) {
+      this.waitingForCompany = true;
+      later(this.flushAtRoot);
+    }
+  }
+
   private readonly flush = (): void => {
     this.scheduled = false;
     this.waitingForCompany = false;
@@ -390,11 +397,11 @@ export class Sender implements SessionPort<PendingWrite> {
     return first;
   }
 
-  private sequenced(write: (writer: FrameWriter, seq: number, ack: number) => FrameRegion): void {
+  private sequenced(write: (writer: FrameWriter, seq: number, ack: number) => FrameRegion, patient = false): void {
     const { session, main } = this;
     if (session.state === 'closed') return;
     if (main.open || this.waiting.open) {
-      this.deferred.push(() => this.sequenced(write));
+      this.deferred.push(() => this.sequenced(write, patient));
       return;
     }
     // Until the peer has said what it allows, nothing overtakes the calls that wait for that.
@@ -405,7 +412,8 @@ export class Sender implements SessionPort<PendingWrite> {
     } else {
       this.enqueue(write(this.waiting, 0, 0), NO_BODIES, 0, false, undefined);
     }
-    this.schedule();
+    if (patient) this.scheduleLater();
+    else this.schedule();
   }
 
   private runDeferred(): void {

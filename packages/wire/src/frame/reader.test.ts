@@ -84,6 +84,36 @@ describe('FrameReader', () => {
     expect(sink.bodies[0]?.landed).toBe(content.length);
   });
 
+  it.each([
+    [900, 1],
+    [1_024 - 24, 1],
+    [1_024, 2],
+    [5_220, 2],
+    [40_000, 2],
+  ])('reads a frame of %i bytes after a body in %i reads, and little of the body behind it', (length, most) => {
+    const writer = new FrameWriter();
+    writer.body(9, 2, 0, new Uint8Array(200_000), 0);
+    writer.frame(FrameKind.CONTROL, 1, new Uint8Array(length).fill(7), 1, 0);
+    const between = writer.pendingBytes;
+    writer.body(9, 2, 0, new Uint8Array(200_000), 0);
+    const bytes = joined(writer);
+    const sink = new Recorder();
+    const reader = open(sink);
+    let [at, reads] = [0, 0];
+    while (sink.frames.length === 0) {
+      const next = reader.nextBuffer();
+      const count = Math.min(next.length, bytes.length - at);
+      next.set(bytes.subarray(at, at + count));
+      reader.received(count);
+      at += count;
+      if (sink.bodies.length === 1) reads++;
+    }
+    expect(sink.frames[0]).toMatchObject({ header: { kind: FrameKind.CONTROL }, payload: new Uint8Array(length).fill(7) });
+    // The read that ends the body is counted too.
+    expect(reads - 1).toBeLessThanOrEqual(most);
+    expect(at - between).toBeLessThanOrEqual(1_024);
+  });
+
   it('throws bodies away that nobody wants, and stays in step', () => {
     const writer = new FrameWriter();
     writer.body(1, 0, 0, new Uint8Array(300_000), 0);

@@ -21,7 +21,7 @@ export interface FrameSink {
 /** What may arrive: before authentication only small HANDSHAKE frames. */
 export type ReaderPhase = 'handshake' | 'open';
 
-/** A read after a body chunk asks for no more than this, so that little of the next chunk must be copied. */
+/** A read after a body chunk asks for no more than this beyond a frame that has begun, so that little of the next chunk must be copied. */
 const AFTER_BODY_BYTES = 1024;
 /** First memory of a frame that is longer than the slab; it doubles as bytes really arrive. */
 const FIRST_LARGE_BYTES = 1024 * 1024;
@@ -52,6 +52,8 @@ export class FrameReader {
   private bodyLeft = 0;
   private bodyTarget: Uint8Array | undefined;
   private afterBody = false;
+  /** What is missing of a frame that has begun in the slab and whose header is known. */
+  private owed = 0;
   private closed = false;
 
   constructor(sink: FrameSink, limits: WireLimits = DEFAULT_WIRE_LIMITS, slabBytes = RECEIVE_SLAB_BYTES) {
@@ -75,7 +77,7 @@ export class FrameReader {
     if (this.filled === this.slab.length && this.slab.length < this.slabBytes) this.grow();
     else if (this.at === this.filled) this.at = this.filled = 0;
     else if (this.slab.length - this.filled < BASE_HEADER_BYTES || this.at > this.slab.length >> 1) this.compact();
-    const most = this.afterBody && this.bodyLeft === 0 ? AFTER_BODY_BYTES : this.slab.length;
+    const most = this.afterBody && this.bodyLeft === 0 ? AFTER_BODY_BYTES + this.owed : this.slab.length;
     return this.slab.subarray(this.filled, Math.min(this.slab.length, this.filled + most));
   }
 
@@ -123,6 +125,7 @@ export class FrameReader {
   }
 
   private parse(): void {
+    this.owed = 0;
     while (!this.closed && this.bodyLeft === 0) {
       const have = this.filled - this.at;
       if (have < BASE_HEADER_BYTES) return;
@@ -143,6 +146,7 @@ export class FrameReader {
       } else {
         if (size + header.length > this.slabBytes) this.beginLarge(size);
         else if (size + header.length > this.slab.length) this.grow();
+        this.owed = size + header.length - have;
         return;
       }
     }
