@@ -260,9 +260,10 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   private onCleanup(from: WorkerInfo, payload: Uint8Array): void {
     const { context: ref, oldest } = decodeContextMessage(payload);
-    // Only the creator ends a context.
+    // Only the creator ends a context; who brought this worker into it hands that on.
     if (sameMember(ref, this.contexts.self)) return;
-    const context = this.contexts.release(ref, oldest);
+    const by: MemberRef = { worker: from.id, incarnation: incarnationOf(this.host, from) };
+    const context = this.contexts.release(ref, oldest, by);
     if (context === undefined) return;
     this.abort(context);
     this.spreadCleanup(context, from.id);

@@ -6,6 +6,8 @@ export const MAX_CONTEXTS = 10_000;
 export const SHARE_OF_CONTEXTS = 7;
 /** Released ids remembered for one creator; past it the oldest are covered by raising the creator's low-water mark. */
 export const MAX_TOMBSTONES = 65_536;
+/** Of contexts that others made, so many ends are remembered of one member that told of them: they matter while what it sent before is under way. */
+export const MAX_HEARSAY = 1_024;
 /** Send and receive functions of one context on one worker: a context that runs for ever must fail, not fill the memory. */
 export const MAX_FUNCTIONS = 4_000_000;
 /** Passes of a context whose outcome elsewhere is not known yet: each keeps its gradients apart until it is. */

@@ -183,4 +183,53 @@ describe('contexts that one member brings', () => {
     expect(table.bringersDied([from(2)], [from(1), from(3)])).toEqual([forged]);
     expect([forged.released, table.size, ...others.map(({ released }) => released)]).toEqual([true, 2, false, false]);
   });
+
+  it('are ended by whoever brought them and by their creator, not by others', () => {
+    const table = tableOf(1);
+    const made = table.accept(ref(4), 0, from(2));
+    expect(table.release(ref(4), 0, from(3))).toBeUndefined();
+    expect(made.released).toBe(false);
+    expect(table.release(ref(4), 0, from(2))).toBe(made);
+    const again = table.accept(ref(4), 0, from(3 + 1));
+    expect(table.release(ref(4))).toBe(again);
+    expect(reasonOf(() => table.accept(ref(4), 0, from(4)))).toBe('released');
+    expect(table.size).toBe(0);
+  });
+
+  it('are not brought again by a member that said they are over, whose calls may come later', () => {
+    const table = tableOf(1);
+    table.release(ref(4), 0, from(2));
+    expect(reasonOf(() => table.accept(ref(4), 0, from(2)))).toBe('released');
+    expect(reasonOf(() => table.accept(ref(4), 0))).toBe('accepted');
+  });
+
+  it("are the creator's as soon as it speaks of them, so that a forger cannot end them", () => {
+    const table = tableOf(1);
+    const forged = table.accept(ref(4), 0, from(2));
+    expect(table.accept(ref(4), 0)).toBe(forged);
+    expect(table.release(ref(4), 0, from(2))).toBeUndefined();
+    expect(forged.released).toBe(false);
+  });
+
+  it("change nothing of what the creator's own messages say", () => {
+    const table = tableOf(1);
+    const real = table.accept(ref(4), 0);
+    // A life that has not come yet, a mark that is far ahead, an end of what is alive and of what is still to come.
+    expect(reasonOf(() => table.accept(ref(4, 200), 0, from(2)))).toBe('released');
+    expect(reasonOf(() => table.accept(ref(5, 200), 0, from(2)))).toBe('accepted');
+    expect(reasonOf(() => table.accept(ref(6), 2 ** 40, from(2)))).toBe('released');
+    for (const local of [4, 5, 6]) table.release(ref(local), 2 ** 40, from(2));
+    expect([real.released, table.accept(ref(4), 0)]).toEqual([false, real]);
+    for (const local of [5, 6]) expect(reasonOf(() => table.accept(ref(local), 4))).toBe('accepted');
+    expect(table.oldestOf(ref(6))).toBe(4);
+  });
+
+  it('leave nothing behind of creators that do not exist', () => {
+    const table = tableOf(1);
+    for (let worker = 1_000; worker < 9_000; worker++) table.release(ref(0, 5, worker), 1, from(2));
+    expect(table.tombstones).toBe(0);
+    expect(table.remembered).toBe(1_024);
+    table.bringersDied([from(2)], []);
+    expect(table.remembered).toBe(0);
+  });
 });

@@ -1,5 +1,5 @@
 /** @file Autograd contexts of one worker: who knows them, their functions, and the ids that must never come back. */
-import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_TOMBSTONES, SHARE_OF_CONTEXTS } from '../limits.ts';
+import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_HEARSAY, MAX_TOMBSTONES, SHARE_OF_CONTEXTS } from '../limits.ts';
 import {
   localId,
   memberKey,
@@ -36,6 +36,8 @@ export class Context<S, R> {
   readonly recvs = new Map<number, Map<number, R>>();
   /** Workers that take part as far as this one knows, with their life. */
   readonly known = new Map<number, number>();
+  /** The creator's oldest id alive, as whoever brought the context said. */
+  oldest = 0;
   /** It was taken out of the table: no message may use it any more. */
   released = false;
   /** The backward pass in progress here. */
@@ -77,7 +79,7 @@ export class Context<S, R> {
   }
 }
 
-/** What a creator has told in one of its lives. */
+/** What a creator has told itself, in one of its lives. Others are believed of contexts that they brought, and of nothing else. */
 interface Creator {
   readonly incarnation: number;
   /** Every id below is released, but for those that are alive here. */
@@ -103,6 +105,8 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   /** Who brought each context that others have made, and how many each member has brought. */
   private readonly bringers = new Map<C, MemberKey>();
   private readonly brought = new Map<MemberKey, number>();
+  /** Contexts of others that a member said are over: what it sent before may come after that. Its own messages bring them no more. */
+  private readonly hearsay = new Map<MemberKey, Set<string>>();
 
   /** @param life how many lives of this worker there were before: part of the ids. */
   constructor(self: MemberRef, life: number, make: (ref: ContextRef) => C, limit = MAX_CONTEXTS) {
@@ -163,7 +167,8 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   oldestOf(ref: ContextRef): number {
     if (sameMember(ref, this.self)) return this.oldestOwn;
     const creator = this.creators.get(ref.worker);
-    return creator?.incarnation === ref.incarnation ? creator.oldest : 0;
+    const told = creator?.incarnation === ref.incarnation ? creator.oldest : 0;
+    return Math.max(told, this.lookup(ref)?.oldest ?? 0);
   }
 
   /**
@@ -174,34 +179,46 @@ export class ContextTable<C extends Context<unknown, unknown>> {
    */
   accept(ref: ContextRef, oldest: number, by: MemberRef = ref): C {
     const known = this.lookup(ref);
+    const first = sameMember(by, ref);
     if (known !== undefined) {
-      this.heard(ref, oldest);
+      if (first) {
+        this.heard(ref, oldest);
+        this.bringer(known, by);
+      }
       return known;
     }
     if (sameMember(ref, this.self)) throw released(ref);
     if (ref.incarnation <= (this.dead.get(ref.worker) ?? -1)) {
       throw new ContextRefused('creator-dead', `the creator of autograd context ${idOf(ref)} died`);
     }
-    const creator = this.heard(ref, oldest);
-    if (creator === undefined || ref.local < creator.oldest || creator.tombstones.has(ref.local)) throw released(ref);
-    const bringer = memberKey(by);
-    this.room(bringer);
+    if (first) this.heard(ref, oldest);
     const stale = this.contexts.get(ref.worker)?.get(ref.local);
+    if (ref.local < oldest || this.isOver(ref, by) || (stale !== undefined && !first)) throw released(ref);
+    this.room(memberKey(by));
     if (stale !== undefined) this.drop(stale);
     const made = this.insert(this.make(ref));
-    this.bringers.set(made, bringer);
-    this.brought.set(bringer, (this.brought.get(bringer) ?? 0) + 1);
+    made.oldest = oldest;
+    this.bringer(made, by);
     return made;
   }
 
-  /** Takes the context out and leaves a tombstone, also when it was never here. Returns it if it was. */
-  release(ref: ContextRef, oldest = 0): C | undefined {
+  /**
+   * Takes the context out and leaves a tombstone, also when it was never here. Returns it if it was.
+   * @param by who says that it is over: its creator, this worker, or whoever brought it here. Of anybody else it means the messages that are
+   *   still to come from there, and no more.
+   */
+  release(ref: ContextRef, oldest = 0, by: MemberRef = ref): C | undefined {
     const context = this.lookup(ref);
-    if (context !== undefined) this.drop(context);
-    if (!sameMember(ref, this.self)) {
+    const own = sameMember(ref, this.self);
+    const creators = sameMember(by, ref);
+    if (!own && creators) {
       const creator = this.heard(ref, oldest);
       if (creator !== undefined && ref.local >= creator.oldest) this.bury(creator, ref.local);
+    } else if (!own) {
+      this.note(memberKey(by), ref);
+      if (context !== undefined && this.bringers.get(context) !== memberKey(by)) return undefined;
     }
+    if (context !== undefined) this.drop(context);
     return context;
   }
 
@@ -223,6 +240,7 @@ export class ContextTable<C extends Context<unknown, unknown>> {
    */
   bringersDied(members: readonly MemberRef[], present: readonly MemberRef[]): C[] {
     const dead = new Set(members.map(memberKey));
+    for (const member of dead) this.hearsay.delete(member);
     if (![...dead].some((member) => this.brought.has(member))) return [];
     const creators = new Set([this.self, ...present].map(memberKey));
     const gone: C[] = [];
@@ -236,6 +254,13 @@ export class ContextTable<C extends Context<unknown, unknown>> {
   get tombstones(): number {
     let count = 0;
     for (const creator of this.creators.values()) count += creator.tombstones.size;
+    return count;
+  }
+
+  /** How many ends are remembered that members told of contexts which are not theirs. */
+  get remembered(): number {
+    let count = 0;
+    for (const said of this.hearsay.values()) count += said.size;
     return count;
   }
 
@@ -262,12 +287,38 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     if (sameMember(context.ref, this.self)) this.own.delete(context.ref.local);
     context.released = true;
     this.count--;
-    const bringer = this.bringers.get(context);
-    if (bringer === undefined) return;
-    this.bringers.delete(context);
-    const rest = (this.brought.get(bringer) ?? 1) - 1;
-    if (rest === 0) this.brought.delete(bringer);
-    else this.brought.set(bringer, rest);
+    this.bringer(context, undefined);
+  }
+
+  /** It counts as brought by `by` from now on; by nobody once it is gone. */
+  private bringer(context: C, by: MemberRef | undefined): void {
+    const before = this.bringers.get(context);
+    const now = by && memberKey(by);
+    if (before === now) return;
+    if (before !== undefined) {
+      this.bringers.delete(context);
+      const rest = (this.brought.get(before) ?? 1) - 1;
+      if (rest === 0) this.brought.delete(before);
+      else this.brought.set(before, rest);
+    }
+    if (now === undefined) return;
+    this.bringers.set(context, now);
+    this.brought.set(now, (this.brought.get(now) ?? 0) + 1);
+  }
+
+  /** Whether what is known says that a context, which is not here, is no more. */
+  private isOver(ref: ContextRef, by: MemberRef): boolean {
+    if (this.hearsay.get(memberKey(by))?.has(keyOf(ref)) === true) return true;
+    const creator = this.creators.get(ref.worker);
+    if (creator === undefined || creator.incarnation < ref.incarnation) return false;
+    return creator.incarnation > ref.incarnation || ref.local < creator.oldest || creator.tombstones.has(ref.local);
+  }
+
+  private note(by: MemberKey, ref: ContextRef): void {
+    let said = this.hearsay.get(by);
+    if (said === undefined) this.hearsay.set(by, (said = new Set<string>()));
+    said.add(keyOf(ref));
+    if (said.size > MAX_HEARSAY) for (const oldest of said) return void said.delete(oldest);
   }
 
   /** Notes what a creator told; undefined when a later life of it has been heard of. */
@@ -293,6 +344,10 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     creator.tombstones.delete(lowest);
     creator.oldest = lowest + 1;
   }
+}
+
+function keyOf({ worker, incarnation, local }: ContextRef): string {
+  return `${worker}.${incarnation}.${local}`;
 }
 
 function idOf(ref: ContextRef): bigint {

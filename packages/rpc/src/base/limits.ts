@@ -20,10 +20,12 @@ export const CONGESTED_BYTES = 16 * MIB;
 /** Storages of answers that a peer has not confirmed, from which on it counts as congested too: far above what small calls should wait for. */
 export const CONGESTED_BODY_BYTES = 256 * MIB;
 /**
- * Results and control that wait because the window is full; past it the session is given up, for nothing of it may be dropped. Only
- * handlers that were running when the peer became congested can add to it.
+ * Results and control that wait because the window is full; past it the session is given up, for nothing of it may be dropped. Results are
+ * those of handlers that were running when the peer became congested.
  */
 export const MAX_CONTROL_BACKLOG_BYTES = 512 * MIB;
+/** The same as a number: a peer that asks for acknowledgements and reads none makes them of a few bytes each, and each takes memory of its own. */
+export const MAX_CONTROL_BACKLOG_FRAMES = 262_144;
 /** Bytes handed to the operating system that a peer has not taken, past which its pings are not answered: what waits is a sign of life itself. */
 export const MAX_UNREAD_BYTES = MIB;
 /** Answers to how far a storage is, on top of so many bytes: a peer has a handful of such questions open, and asks no more before it has read. */

@@ -204,9 +204,15 @@ export class Receiver {
   deliverTable({ header, bytes, end }: RawFrame): readonly (() => void)[] {
     if (header.tableLength === 0) return NOTHING;
     const done: (() => void)[] = [];
-    for (const { extension, data } of frameTable(header, bytes, end, this.environment.wireLimits)) {
-      const fn = this.handler.entry(extension, data);
-      if (fn !== undefined) done.push(fn);
+    try {
+      for (const { extension, data } of frameTable(header, bytes, end, this.environment.wireLimits)) {
+        const fn = this.handler.entry(extension, data);
+        if (fn !== undefined) done.push(fn);
+      }
+    } catch (error) {
+      // The link breaks, and nobody will decode the message.
+      for (const fn of done) fn();
+      throw error;
     }
     return done;
   }

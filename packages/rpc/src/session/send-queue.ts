@@ -27,7 +27,7 @@ export interface Waiting {
 /** Taken entries are cut off in pieces of this many, so that taking one costs nothing. */
 const CUT = 4_096;
 
-/** First in, first out. The bound is the owner's: `bytes` says how much waits. */
+/** First in, first out. The bound is the owner's: `bytes` and `length` say how much waits. */
 export class SendQueue {
   bytes = 0;
   private entries: Waiting[] = [];
@@ -35,6 +35,10 @@ export class SendQueue {
 
   get empty(): boolean {
     return this.head === this.entries.length;
+  }
+
+  get length(): number {
+    return this.entries.length - this.head;
   }
 
   first(): Waiting | undefined {

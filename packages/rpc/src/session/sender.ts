@@ -20,6 +20,7 @@ import {
   CONGESTED_BYTES,
   EARLY_FLUSH_BYTES,
   MAX_CONTROL_BACKLOG_BYTES,
+  MAX_CONTROL_BACKLOG_FRAMES,
   MAX_UNREAD_ANSWERS,
   MAX_UNREAD_BYTES,
 } from '../base/limits.ts';
@@ -450,8 +451,10 @@ export class Sender implements SessionPort<PendingWrite> {
       this.calls.push(waiting);
       return;
     }
-    this.control.push(waiting);
-    if (this.control.bytes > MAX_CONTROL_BACKLOG_BYTES) this.options.overflowed();
+    const { control } = this;
+    control.push(waiting);
+    if (control.bytes > MAX_CONTROL_BACKLOG_BYTES || control.length > MAX_CONTROL_BACKLOG_FRAMES)
+      this.options.overflowed();
   }
 
   /** Numbers what waited, results and control first. */
