@@ -1,5 +1,5 @@
 /** @file Sums and what is made of them along one dimension, added up in double precision in one order. */
-import { exp } from './functions';
+import { exp, LARGE, largeExp } from './functions';
 import { both, F32, high, largestLane, low, one, putOne, X4 } from './lanes';
 
 /** The natural logarithm of a double: the engine's own. */
@@ -104,12 +104,16 @@ function largest(a: usize, n: i32): f32 {
   const end = a + <usize>n * F32;
   let p = f32x4.splat(-Infinity);
   let q = p;
-  for (; a + 2 * X4 <= end; a += 2 * X4) {
+  let r = p;
+  let s = p;
+  for (; a + 4 * X4 <= end; a += 4 * X4) {
     p = f32x4.pmax(p, v128.load(a));
     q = f32x4.pmax(q, v128.load(a, 16));
+    r = f32x4.pmax(r, v128.load(a, 32));
+    s = f32x4.pmax(s, v128.load(a, 48));
   }
   for (; a < end; a += F32) p = f32x4.pmax(p, f32x4.splat(load<f32>(a)));
-  return largestLane(f32x4.pmax(p, q));
+  return largestLane(f32x4.pmax(f32x4.pmax(p, q), f32x4.pmax(r, s)));
 }
 
 /** The largest of each of `rows` runs of n > 0; NaN where there is one. */
@@ -124,22 +128,27 @@ export function largestRows(a: usize, o: usize, rows: i32, n: i32): void {
   }
 }
 
-/** o = e^(a - shift); answers their sum. */
+/** o = e^(a - shift) / LARGE, the shift being the largest; answers their sum, in which two neighbours of four are added up in single precision. */
 @inline
 function exponentials(a: usize, o: usize, n: i32, shift: f32, keep: bool): f64 {
   const by = f32x4.splat(shift);
   const end = a + <usize>n * F32;
   let s0 = f64x2.splat(0);
   let s1 = s0;
-  for (; a + X4 <= end; a += X4, o += X4) {
-    const e = exp(f32x4.sub(v128.load(a), by));
-    if (keep) v128.store(o, e);
-    s0 = f64x2.add(s0, low(e));
-    s1 = f64x2.add(s1, high(e));
+  for (; a + 2 * X4 <= end; a += 2 * X4, o += 2 * X4) {
+    const e = largeExp(f32x4.sub(v128.load(a), by));
+    const f = largeExp(f32x4.sub(v128.load(a, 16), by));
+    if (keep) {
+      v128.store(o, e);
+      v128.store(o, f, 16);
+    }
+    const two = f32x4.add(e, f);
+    s0 = f64x2.add(s0, low(two));
+    s1 = f64x2.add(s1, high(two));
   }
   let sum = both(f64x2.add(s0, s1));
   for (; a < end; a += F32, o += F32) {
-    const e = exp(f32x4.sub(one(a), by));
+    const e = largeExp(f32x4.sub(one(a), by));
     if (keep) putOne(o, e);
     sum += <f64>f32x4.extract_lane(e, 0);
   }
@@ -153,7 +162,12 @@ export function softmaxRows(a: usize, o: usize, rows: i32, n: i32): void {
     const scale = f32x4.splat(<f32>(1 / exponentials(a, o, n, largest(a, n), true)));
     let at = o;
     const end = o + line;
-    for (; at + X4 <= end; at += X4) v128.store(at, f32x4.mul(v128.load(at), scale));
+    for (; at + 4 * X4 <= end; at += 4 * X4) {
+      v128.store(at, f32x4.mul(v128.load(at), scale));
+      v128.store(at, f32x4.mul(v128.load(at, 16), scale), 16);
+      v128.store(at, f32x4.mul(v128.load(at, 32), scale), 32);
+      v128.store(at, f32x4.mul(v128.load(at, 48), scale), 48);
+    }
     for (; at < end; at += F32) putOne(at, f32x4.mul(one(at), scale));
   }
 }
@@ -164,7 +178,7 @@ export function logSoftmaxRows(a: usize, o: usize, rows: i32, n: i32): void {
   for (let i = 0; i < rows; i++, a += line, o += line) {
     const m = largest(a, n);
     // As one number in double precision: rounded apart, two would cost a digit where they cancel.
-    const shift = <f64>m + ln(exponentials(a, o, n, m, false));
+    const shift = <f64>m + ln(exponentials(a, o, n, m, false) * LARGE);
     for (let k: usize = 0; k < line; k += F32) store<f32>(o + k, <f32>(<f64>load<f32>(a + k) - shift));
   }
 }
