@@ -20,8 +20,12 @@ export interface Held {
   readonly rss: number;
 }
 
+/** Longer than small memory stays unknown to the finaliser. */
+const GROWN_MS = 60;
+
 /** Collects garbage, lets finalisers run, and counts. */
 export async function held(): Promise<Held> {
+  await new Promise<void>((resolve) => setTimeout(resolve, GROWN_MS));
   for (let turn = 0; turn < 4; turn++) {
     collectGarbage();
     await new Promise<void>((resolve) => setImmediate(resolve));

@@ -43,6 +43,8 @@ export interface DTypeInfo {
   readonly kind: Kind;
   /** Typed array elements per tensor element: 2 for complex64. */
   readonly lanes: 1 | 2;
+  /** The class of its typed arrays. */
+  readonly array: abstract new (...args: never[]) => TypedArrays[DType];
   /** Wraps part of a buffer; `byteOffset` must be a multiple of the array's element size. */
   readonly wrap: (buffer: ArrayBufferLike, byteOffset: number, elements: number) => TypedArrays[DType];
 }
@@ -51,23 +53,25 @@ const info = (
   name: DType,
   bytes: number,
   kind: Kind,
-  wrap: (buffer: ArrayBufferLike, at: number, n: number) => TypedArrays[DType],
+  array: DTypeInfo['array'],
+  // Each its own function, which the engine compiles for its class alone.
+  wrap: DTypeInfo['wrap'],
   lanes: 1 | 2 = 1,
-): DTypeInfo => Object.freeze({ name, bytes, kind, lanes, wrap });
+): DTypeInfo => Object.freeze({ name, bytes, kind, lanes, array, wrap });
 
 /** One row a dtype. */
 export const dtypes: Readonly<Record<DType, DTypeInfo>> = Object.freeze({
-  float32: info('float32', 4, 'float', (b, at, n) => new Float32Array(b, at, n)),
-  float64: info('float64', 8, 'float', (b, at, n) => new Float64Array(b, at, n)),
-  float16: info('float16', 2, 'float', (b, at, n) => new Uint16Array(b, at, n)),
-  bfloat16: info('bfloat16', 2, 'float', (b, at, n) => new Uint16Array(b, at, n)),
-  int64: info('int64', 8, 'int', (b, at, n) => new BigInt64Array(b, at, n)),
-  int32: info('int32', 4, 'int', (b, at, n) => new Int32Array(b, at, n)),
-  int16: info('int16', 2, 'int', (b, at, n) => new Int16Array(b, at, n)),
-  int8: info('int8', 1, 'int', (b, at, n) => new Int8Array(b, at, n)),
-  uint8: info('uint8', 1, 'int', (b, at, n) => new Uint8Array(b, at, n)),
-  bool: info('bool', 1, 'bool', (b, at, n) => new Uint8Array(b, at, n)),
-  complex64: info('complex64', 8, 'complex', (b, at, n) => new Float32Array(b, at, n * 2), 2),
+  float32: info('float32', 4, 'float', Float32Array, (b, at, n) => new Float32Array(b, at, n)),
+  float64: info('float64', 8, 'float', Float64Array, (b, at, n) => new Float64Array(b, at, n)),
+  float16: info('float16', 2, 'float', Uint16Array, (b, at, n) => new Uint16Array(b, at, n)),
+  bfloat16: info('bfloat16', 2, 'float', Uint16Array, (b, at, n) => new Uint16Array(b, at, n)),
+  int64: info('int64', 8, 'int', BigInt64Array, (b, at, n) => new BigInt64Array(b, at, n)),
+  int32: info('int32', 4, 'int', Int32Array, (b, at, n) => new Int32Array(b, at, n)),
+  int16: info('int16', 2, 'int', Int16Array, (b, at, n) => new Int16Array(b, at, n)),
+  int8: info('int8', 1, 'int', Int8Array, (b, at, n) => new Int8Array(b, at, n)),
+  uint8: info('uint8', 1, 'int', Uint8Array, (b, at, n) => new Uint8Array(b, at, n)),
+  bool: info('bool', 1, 'bool', Uint8Array, (b, at, n) => new Uint8Array(b, at, n)),
+  complex64: info('complex64', 8, 'complex', Float32Array, (b, at, n) => new Float32Array(b, at, n * 2), 2),
 });
 
 /** Whether `value` names a dtype: for names that come from outside. */

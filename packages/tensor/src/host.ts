@@ -25,6 +25,9 @@ export function readBytes(t: Tensor): Uint8Array {
 
 /** The elements in row-major order; read only, valid until the next kernel or in-place change. */
 export function readArray<D extends DType>(t: Tensor<D>): TypedArrayOf<D> {
+  const { array, nbytes } = t.storage;
+  const row = dtypes[t.dtype];
+  if (array instanceof row.array && t.size * row.bytes === nbytes && t.isContiguous) return array as TypedArrayOf<D>;
   return viewAs(readBytes(t as unknown as Tensor), t.dtype);
 }
 
@@ -51,8 +54,7 @@ export function fromArray<D extends DType>(
   shape: Shape,
   requiresGrad = false,
 ): Tensor<D> {
-  const storage = new Storage(new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
-  return over(storage, dtype, shape, requiresGrad);
+  return over(new Storage(array), dtype, shape, requiresGrad);
 }
 
 /** A contiguous tensor over a whole storage. */

@@ -2,12 +2,64 @@
 import type { Backend, DeviceBuffer, DeviceDType } from './backends/backend.ts';
 import { forgetDevice, trackDevice, touchedDevice, type Cell, type Ticket } from './device-memory.ts';
 import { runAtRoot } from './ambient.ts';
+import type { DType, TypedArrays } from './dtype.ts';
 import { noteElsewhere, type Device } from './device.ts';
 import { DisposedError, InvariantError } from './errors.ts';
+
+/** Numbers of one dtype as they are computed. */
+export type HostArray = TypedArrays[DType];
 
 export interface StorageOptions {
   /** Called with the host bytes once nothing can reach them; never for memory that an alias escaped from. */
   readonly onFree?: ((bytes: Uint8Array) => void) | undefined;
+}
+
+/** A cell with memory on the host or the device. */
+class Memory implements Cell {
+  readonly nbytes: number;
+  device: DeviceBuffer | undefined;
+  backend: Backend | undefined;
+  ioRefs = 0;
+  escaped = false;
+  onFree: ((bytes: Uint8Array) => void) | undefined;
+  orphans: (() => void)[] | undefined = undefined;
+  freed = false;
+  registered = false;
+  readonly ticket: Ticket;
+  /** What the host memory was made as, while it is that. */
+  array: HostArray | undefined;
+  /** Its bytes, once somebody asked: until then a small array has no buffer, which costs more to make than what most tensors compute. */
+  private bytes: Uint8Array | undefined = undefined;
+
+  constructor(
+    array: HostArray | undefined,
+    device: DeviceBuffer | undefined,
+    backend: Backend | undefined,
+    onFree: ((bytes: Uint8Array) => void) | undefined,
+  ) {
+    this.array = array;
+    this.device = device;
+    this.backend = backend;
+    this.onFree = onFree;
+    this.nbytes = (array?.byteLength ?? device?.nbytes) as number;
+    this.ticket = { nbytes: this.nbytes, refs: 0, cell: undefined };
+  }
+
+  get onHost(): boolean {
+    return this.array !== undefined || this.bytes !== undefined;
+  }
+
+  get host(): Uint8Array | undefined {
+    if (this.bytes !== undefined || this.array === undefined) return this.bytes;
+    const { array } = this;
+    return (this.bytes =
+      array instanceof Uint8Array ? array : new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+  }
+
+  set host(bytes: Uint8Array | undefined) {
+    this.bytes = bytes;
+    this.array = undefined;
+  }
 }
 
 const counts = { storages: 0, bytes: 0, refs: 0 };
@@ -53,27 +105,17 @@ export class Storage {
   readonly nbytes: number;
   private changes = 0;
   private home: Device;
-  private readonly cell: Cell;
+  private readonly cell: Memory;
 
-  /** Starts with no owner: the first tensor retains it. */
-  constructor(memory: Uint8Array | { device: DeviceBuffer; backend: Backend }, options: StorageOptions = {}) {
-    const onHost = memory instanceof Uint8Array;
-    this.nbytes = onHost ? memory.byteLength : memory.device.nbytes;
+  /** Starts with no owner: the first tensor retains it. An array is adopted without a copy. */
+  constructor(memory: HostArray | { device: DeviceBuffer; backend: Backend }, options: StorageOptions = {}) {
+    const onHost = ArrayBuffer.isView(memory);
+    this.cell = onHost
+      ? new Memory(memory, undefined, undefined, options.onFree)
+      : new Memory(undefined, memory.device, memory.backend, options.onFree);
+    this.nbytes = this.cell.nbytes;
     this.home = onHost ? 'cpu' : (memory.backend.device ?? 'cpu');
     if (this.home !== 'cpu') noteElsewhere();
-    this.cell = {
-      nbytes: this.nbytes,
-      host: onHost ? memory : undefined,
-      device: onHost ? undefined : memory.device,
-      backend: onHost ? undefined : memory.backend,
-      ioRefs: 0,
-      escaped: false,
-      onFree: options.onFree,
-      orphans: undefined,
-      freed: false,
-      registered: false,
-      ticket: { nbytes: this.nbytes, refs: 0, cell: undefined },
-    };
     settle(this.cell);
     counts.storages++;
     counts.bytes += this.nbytes;
@@ -137,7 +179,7 @@ export class Storage {
   }
   /** Whether the bytes can be read without asking the device. */
   get onHost(): boolean {
-    return this.cell.host !== undefined;
+    return this.cell.onHost;
   }
   get onDevice(): boolean {
     return this.cell.device !== undefined;
@@ -191,6 +233,11 @@ export class Storage {
     if (cell.host !== undefined && !cell.freed) return cell.host;
     const view = cell.device === undefined ? undefined : cell.backend?.view(cell.device);
     return view ?? this.hostBytes();
+  }
+
+  /** The array that the host memory was made as, while it is that: to read now, as `peek`'s bytes. */
+  get array(): HostArray | undefined {
+    return this.cell.array;
   }
 
   /** The bytes to change now, valid as `peek`'s. Counts a version. Aliases and messages that read the old bytes keep them. */
@@ -255,10 +302,11 @@ export class Storage {
 
   private dropHost(): void {
     const { cell } = this;
-    const { host, onFree } = cell;
+    const { onFree, escaped } = cell;
+    const host = onFree === undefined || escaped ? undefined : cell.host;
     cell.host = undefined;
     cell.onFree = undefined;
-    if (host !== undefined && onFree !== undefined && !cell.escaped) {
+    if (host !== undefined && onFree !== undefined) {
       if (cell.ioRefs === 0) onFree(host);
       else (cell.orphans ??= []).push(() => onFree(host));
     }
@@ -283,14 +331,15 @@ function settle(cell: Cell): void {
 function freeCell(cell: Cell): void {
   if (cell.freed) return;
   cell.freed = true;
-  const { host, device, onFree } = cell;
+  const { device, onFree, escaped } = cell;
+  const host = onFree === undefined || escaped ? undefined : cell.host;
   cell.host = undefined;
   if (device !== undefined) {
     forgetDevice(cell);
     cell.device = undefined;
     cell.backend?.free(device);
   }
-  if (host !== undefined && onFree !== undefined && !cell.escaped) onFree(host);
+  if (host !== undefined) onFree?.(host);
 }
 
 /** Adopts `bytes` without copying; they must not change afterwards except through tensors. */
