@@ -98,13 +98,16 @@ function turnsOf(
 }
 
 function rowsOf(job: Job, backend: BackendName, runs: Runs): Row[] {
-  const rates = (who: string): number[] => (runs.get(who) ?? []).map((run) => run.samplesPerSecond);
-  return [TORCH, plainName(PLAIN[backend])]
-    .filter((peer) => runs.has(peer))
-    .map((against) => {
-      const about = { name: `${job.name} on ${backend}`, unit: `${job.sample}/s`, better: 'higher', against } as const;
-      return rowOf(about, rates(backend), rates(against));
-    });
+  const row = (against: string, what: string, rate: (run: Run) => number | undefined): Row[] => {
+    const [ours, peer] = [backend, against].map((who) => (runs.get(who) ?? []).flatMap((run) => rate(run) ?? []));
+    if (!ours?.length || !peer?.length) return [];
+    const about = { name: `${job.name} on ${backend}${what}`, unit: `${job.sample}/s`, better: 'higher', against };
+    return [rowOf({ ...about, better: 'higher' }, ours, peer)];
+  };
+  return [TORCH, plainName(PLAIN[backend])].flatMap((against) => [
+    ...row(against, '', (run) => run.samplesPerSecond),
+    ...row(against, ', the last pass', (run) => run.lastPassPerSecond),
+  ]);
 }
 
 const plainName = (backend: string): string => `TensorFlow.js on ${backend}`;

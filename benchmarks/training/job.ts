@@ -15,6 +15,8 @@ export interface Run {
   readonly finalLoss: number;
   /** What one worker's batch goes into, in milliseconds. */
   readonly phases?: Readonly<Record<string, number>>;
+  /** The rate of the last of several passes, when everything has been compiled. */
+  readonly lastPassPerSecond?: number;
   /** What else is worth a line. */
   readonly note?: string;
 }

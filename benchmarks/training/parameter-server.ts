@@ -11,6 +11,7 @@ const PASS = 60_000;
 interface Summary extends Run {
   /** Milliseconds of all trainers together. */
   readonly phaseMs: Readonly<Record<string, number>>;
+  readonly secondsByEpoch: readonly number[];
 }
 
 export const parameterServer: Job = {
@@ -41,8 +42,10 @@ function passes(digits: number): [digits: number, times: number] {
   return [Math.min(digits, PASS), Math.ceil(digits / PASS)];
 }
 
-function runOf({ samplesPerSecond, finalLoss, phaseMs }: Summary, digits: number): Run {
+function runOf({ samplesPerSecond, finalLoss, phaseMs, secondsByEpoch }: Summary, digits: number): Run {
   const batches = Math.ceil(digits / BATCH);
+  const [each, times] = passes(digits);
+  const last = times > 1 ? { lastPassPerSecond: each / (secondsByEpoch.at(-1) ?? Number.NaN) } : {};
   const phases = Object.fromEntries(Object.entries(phaseMs).map(([phase, ms]) => [phase, ms / batches]));
-  return { samplesPerSecond, finalLoss, phases };
+  return { samplesPerSecond, finalLoss, phases, ...last };
 }

@@ -1,6 +1,7 @@
 """The program of 02-parameter-server for stock PyTorch RPC: same model, digits, batches and optimizer, one thread a process.
 
-`parameter_server.py DATA DIGITS PASSES BATCH TRAINERS LR` trains and prints {"torch", "samplesPerSecond", "phaseMs", "finalLoss"}.
+`parameter_server.py DATA DIGITS PASSES BATCH TRAINERS LR` trains and prints {"torch", "samplesPerSecond", "phaseMs", "secondsByEpoch",
+"finalLoss"}.
 """
 
 import json
@@ -59,25 +60,33 @@ def train(index, of, folder, limit, passes, batch, lr, start):
     generator = torch.Generator().manual_seed(index)
     phases = dict.fromkeys(PHASES, 0.0)
     start.wait()
-    began = time.perf_counter()
-    for rows in [rows for _ in range(passes) for rows in torch.randperm(len(labels), generator=generator).split(batch)]:
-        marks = [time.perf_counter()]
-        x = torch_group.scaled(images[rows])
-        y = labels[rows]
-        marks.append(time.perf_counter())
-        with autograd.context() as context:
-            logits = rpc.rpc_sync("server", forward, args=(x,))
+    ends = [time.perf_counter()]
+    for _ in range(passes):
+        for rows in torch.randperm(len(labels), generator=generator).split(batch):
+            marks = [time.perf_counter()]
+            x = torch_group.scaled(images[rows])
+            y = labels[rows]
             marks.append(time.perf_counter())
-            loss = F.cross_entropy(logits, y)
-            value = loss.item()
+            with autograd.context() as context:
+                logits = rpc.rpc_sync("server", forward, args=(x,))
+                marks.append(time.perf_counter())
+                loss = F.cross_entropy(logits, y)
+                value = loss.item()
+                marks.append(time.perf_counter())
+                autograd.backward(context, [loss])
+                marks.append(time.perf_counter())
+                optimizer.step(context)
             marks.append(time.perf_counter())
-            autograd.backward(context, [loss])
-            marks.append(time.perf_counter())
-            optimizer.step(context)
-        marks.append(time.perf_counter())
-        for phase, a, b in zip(PHASES, marks, marks[1:]):
-            phases[phase] += (b - a) * 1e3
-    return {"seconds": time.perf_counter() - began, "samples": passes * len(labels), "phases": phases, "loss": value}
+            for phase, a, b in zip(PHASES, marks, marks[1:]):
+                phases[phase] += (b - a) * 1e3
+        ends.append(time.perf_counter())
+    return {
+        "seconds": ends[-1] - ends[0],
+        "passes": [b - a for a, b in zip(ends, ends[1:])],
+        "samples": passes * len(labels),
+        "phases": phases,
+        "loss": value,
+    }
 
 
 def main(folder, limit, passes, batch, trainers, lr):
@@ -91,6 +100,7 @@ def main(folder, limit, passes, batch, trainers, lr):
         "torch": torch.__version__,
         "samplesPerSecond": sum(r["samples"] for r in found) / max(r["seconds"] for r in found),
         "phaseMs": {phase: sum(r["phases"][phase] for r in found) for phase in PHASES},
+        "secondsByEpoch": [max(seconds) for seconds in zip(*(r["passes"] for r in found))],
         "finalLoss": sum(r["loss"] for r in found) / trainers,
     }))
 

@@ -54,12 +54,12 @@ async function run(
 ): Promise<Summary> {
   const reports: EpochReport[][] = [];
   const accuracy: number[] = [];
-  let trainMs = 0;
+  const secondsByEpoch: number[] = [];
   const { profile: tested } = await profile(() => testAccuracy(net, test, TEST_BATCH));
   for (let epoch = 0; epoch < options.epochs; epoch++) {
     const began = performance.now();
     reports.push(await Promise.all(trainers.map((trainer) => trainer.rpcAsync({ timeoutMs: 0 }).epoch(epoch))));
-    trainMs += performance.now() - began;
+    secondsByEpoch.push((performance.now() - began) / 1_000);
     accuracy.push(await testAccuracy(net, test));
     bars.say(`epoch ${epoch + 1} of ${options.epochs}: test accuracy ${((accuracy.at(-1) ?? 0) * 100).toFixed(2)} %`);
   }
@@ -69,7 +69,7 @@ async function run(
   const tables = reports.flatMap((epoch) => epoch.map(({ table }) => table)).filter((table) => table !== '');
   if (tables.length > 0) console.log(`\n${nameOf(2)}, the last epoch:\n${tables.at(-options.trainers) ?? ''}`);
   const traces = [tested.toChromeTrace(), ...reports.flat().flatMap(traceOf)];
-  return writeResults(options, net, { epochs: reports, accuracy, trainMs, counted, traces });
+  return writeResults(options, net, { epochs: reports, accuracy, secondsByEpoch, counted, traces });
 }
 
 /** What came out of a run. */
@@ -78,7 +78,8 @@ export interface Results {
   readonly epochs: readonly (readonly EpochReport[])[];
   /** The share of the test digits that were right after each epoch. */
   readonly accuracy: readonly number[];
-  readonly trainMs: number;
+  /** What each epoch's training took. */
+  readonly secondsByEpoch: readonly number[];
   readonly counted: readonly Traffic[];
   /** None = no trace is written. */
   readonly traces: readonly ChromeTrace[];
@@ -86,8 +87,8 @@ export interface Results {
 
 /** Writes chart, trace, weights and summary to `options.out`, and prints the summary. */
 export async function writeResults(options: TrainOptions, net: RemoteModule<Net>, results: Results): Promise<Summary> {
-  const { epochs, accuracy, trainMs, counted, traces } = results;
-  const summary = sumUp(options, epochs, accuracy, trainMs, counted);
+  const { epochs, accuracy, secondsByEpoch, counted, traces } = results;
+  const summary = sumUp(options, epochs, accuracy, secondsByEpoch, counted);
   mkdirSync(options.out, { recursive: true });
   const write = (file: string, content: string | Uint8Array): void => writeFileSync(join(options.out, file), content);
   write(

@@ -117,11 +117,11 @@ class ElasticRun {
     await this.until(() => this.training.size >= options.trainers, `${options.trainers} trainers`);
     const accuracy: number[] = [];
     const epochs: EpochReport[][] = [];
-    let trainMs = 0;
+    const secondsByEpoch: number[] = [];
     for (let epoch = 0; epoch < options.epochs; epoch++) {
       const began = performance.now();
       await Promise.race([this.queue.wave(parts(epoch, perEpoch)), this.broken]);
-      trainMs += performance.now() - began;
+      secondsByEpoch.push((performance.now() - began) / 1_000);
       epochs.push([addUp(this.reports.splice(0))]);
       accuracy.push(await testAccuracy(net, test));
       this.bars.say(
@@ -133,7 +133,7 @@ class ElasticRun {
     const counted = await Promise.all(
       getWorkerInfos().map(({ name }) => rpcAsync(name, traffic).catch(() => ({ calls: 0, bytesSent: 0 }))),
     );
-    return writeResults(options, net, { epochs, accuracy, trainMs, counted, traces: [] });
+    return writeResults(options, net, { epochs, accuracy, secondsByEpoch, counted, traces: [] });
   }
 
   /** Lets everybody go, the trainers first. */

@@ -42,6 +42,8 @@ export interface Summary {
   readonly samplesPerSecond: number;
   /** Training only, without start, evaluation and end. */
   readonly trainSeconds: number;
+  /** The same for each epoch; in the first ones the engine is still compiling. */
+  readonly secondsByEpoch: readonly number[];
   /** Calls of all workers, and the bytes they sent. */
   readonly calls: number;
   readonly bytes: number;
@@ -73,12 +75,13 @@ export function sumUp(
   options: { epochs: number; trainers: number; batchSize: number; lr: number; seed: number },
   epochReports: readonly (readonly EpochReport[])[],
   accuracyByEpoch: readonly number[],
-  trainMs: number,
+  secondsByEpoch: readonly number[],
   traffic: readonly Traffic[],
 ): Summary {
   const { epochs, trainers, batchSize, lr, seed } = options;
   const reports = epochReports.flat();
   const samples = reports.reduce((sum, report) => sum + report.samples, 0);
+  const trainSeconds = secondsByEpoch.reduce((sum, seconds) => sum + seconds, 0);
   const calls = reports.flatMap(({ forwardMs }) => [...forwardMs]);
   const last = (epochReports.at(-1) ?? []).flatMap(({ losses }) =>
     pairs(losses)
@@ -94,8 +97,9 @@ export function sumUp(
     lr,
     seed,
     samples,
-    samplesPerSecond: samples / (trainMs / 1000),
-    trainSeconds: trainMs / 1000,
+    samplesPerSecond: samples / trainSeconds,
+    trainSeconds,
+    secondsByEpoch,
     calls: traffic.reduce((sum, worker) => sum + worker.calls, 0),
     bytes: traffic.reduce((sum, worker) => sum + worker.bytesSent, 0),
     callP50Ms: percentile(calls, 0.5),

@@ -185,8 +185,7 @@ export class Shutdown {
     await within(this.group.leave(), left());
     agent.faults.flush();
     const bye = encodeProto(controlProto.Bye, { reason: 'shutdown' });
-    for (const peer of agent.members.list())
-      if (peer.up) peer.sender.sendControl(MessageType.BYE, bye);
+    for (const peer of agent.members.list()) if (peer.up) peer.sender.sendControl(MessageType.BYE, bye);
     await this.flushed(left());
     agent.close();
     await within(Promise.all(agent.listeners.map((listener) => listener.close())), left());

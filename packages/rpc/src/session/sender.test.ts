@@ -39,7 +39,8 @@ it('gives the session up when more control waits than may be kept, whatever it t
   const overflowed = vi.fn();
   const sender = senderOf(overflowed);
   const payload = Uint8Array.of(1);
-  for (let i = 0; i < WINDOW_FRAMES + MAX_CONTROL_BACKLOG_FRAMES; i++) sender.sendControl(MessageType.RREF_ACK, payload);
+  for (let i = 0; i < WINDOW_FRAMES + MAX_CONTROL_BACKLOG_FRAMES; i++)
+    sender.sendControl(MessageType.RREF_ACK, payload);
   expect(overflowed).not.toHaveBeenCalled();
   sender.sendControl(MessageType.RREF_ACK, payload);
   expect(overflowed).toHaveBeenCalledOnce();

@@ -108,7 +108,10 @@ describe('FrameReader', () => {
       at += count;
       if (sink.bodies.length === 1) reads++;
     }
-    expect(sink.frames[0]).toMatchObject({ header: { kind: FrameKind.CONTROL }, payload: new Uint8Array(length).fill(7) });
+    expect(sink.frames[0]).toMatchObject({
+      header: { kind: FrameKind.CONTROL },
+      payload: new Uint8Array(length).fill(7),
+    });
     // The read that ends the body is counted too.
     expect(reads - 1).toBeLessThanOrEqual(most);
     expect(at - between).toBeLessThanOrEqual(1_024);
