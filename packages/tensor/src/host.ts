@@ -27,7 +27,9 @@ export function readBytes(t: Tensor): Uint8Array {
 export function readArray<D extends DType>(t: Tensor<D>): TypedArrayOf<D> {
   const { array, nbytes } = t.storage;
   const row = dtypes[t.dtype];
-  if (array instanceof row.array && t.size * row.bytes === nbytes && t.isContiguous) return array as TypedArrayOf<D>;
+  // Of that very class: a Buffer is a Uint8Array whose slices are no copies.
+  if (array?.constructor === row.array && t.size * row.bytes === nbytes && t.isContiguous)
+    return array as TypedArrayOf<D>;
   return viewAs(readBytes(t as unknown as Tensor), t.dtype);
 }
 

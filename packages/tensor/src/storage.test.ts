@@ -1,6 +1,19 @@
 /** @file Storage: owners, pins, in-place changes while bytes are read, and memory on the device. */
 import { describe, expect, it } from 'vitest';
-import { arange, backendName, matmul, memory, noGrad, ones, optim, rand, tensor, zeros, type Tensor } from './index.ts';
+import {
+  arange,
+  backendName,
+  fromBytes,
+  matmul,
+  memory,
+  noGrad,
+  ones,
+  optim,
+  rand,
+  tensor,
+  zeros,
+  type Tensor,
+} from './index.ts';
 import { type Storage, storageFromBytes, tensorFromParts } from './internal.ts';
 import { deviceBytes, evictAll, setMemoryBudget } from './device-memory.ts';
 import { limits } from './limits.ts';
@@ -30,6 +43,31 @@ describe('Storage', () => {
     t.dataSync();
     t.dispose();
     expect(freed).toHaveLength(0);
+  });
+
+  it('reads bytes that lie in a Buffer as plain arrays, whose slices are copies', () => {
+    const bytes = Buffer.from([1, 2, 3, 4]);
+    const t = fromBytes(bytes, [4], 'uint8');
+    const read = t.dataSync('uint8');
+    expect(read.constructor).toBe(Uint8Array);
+    const turned = t.reshape([2, 2]).clone();
+    t.add_(1);
+    expect([t.toArray(), turned.toArray()]).toEqual([
+      [2, 3, 4, 5],
+      [
+        [1, 2],
+        [3, 4],
+      ],
+    ]);
+  });
+
+  it('shows in the array that it was made of what its bytes were changed to, and the other way round', () => {
+    const t = tensor([1, 2, 3]).mul(2);
+    t.add_(1);
+    expect(t.toArray()).toEqual([3, 5, 7]);
+    expect([...new Float32Array(Uint8Array.from(t.storage.hostBytes()).buffer)]).toEqual([3, 5, 7]);
+    t.mul_(2);
+    expect(t.add(0).toArray()).toEqual([6, 10, 14]);
   });
 
   it('leaves the bytes of a message alone when the tensor changes before they are written', () => {

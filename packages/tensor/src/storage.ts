@@ -52,8 +52,11 @@ class Memory implements Cell {
   get host(): Uint8Array | undefined {
     if (this.bytes !== undefined || this.array === undefined) return this.bytes;
     const { array } = this;
-    return (this.bytes =
-      array instanceof Uint8Array ? array : new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+    // Also of a Buffer, whose slices are no copies.
+    const plain = array.constructor === Uint8Array;
+    return (this.bytes = plain
+      ? (array as Uint8Array)
+      : new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
   }
 
   set host(bytes: Uint8Array | undefined) {
