@@ -48,7 +48,7 @@ describe('Storage', () => {
   it('reads bytes that lie in a Buffer as plain arrays, whose slices are copies', () => {
     const bytes = Buffer.from([1, 2, 3, 4]);
     const t = fromBytes(bytes, [4], 'uint8');
-    const read = t.dataSync('uint8');
+    const read = t.dataSync();
     expect(read.constructor).toBe(Uint8Array);
     const turned = t.reshape([2, 2]).clone();
     t.add_(1);
