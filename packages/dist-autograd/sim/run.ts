@@ -1,4 +1,5 @@
 /** @file Runs random distributed programs: `run.ts [--programs N] [--first SEED] [--seed SEED] [--seconds S]`. */
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { formatTotals, runSeeds } from '@backwire/testing';
 import { nothingCovered, programSuite, type Covered } from './suite.ts';
@@ -26,6 +27,7 @@ const totals = await runSeeds(suite, {
   first: Number(values.seed ?? values.first ?? 1),
   rerun: (_, seed) =>
     `node --import tsx --conditions=@backwire/source packages/dist-autograd/sim/run.ts --seed ${seed}`,
+  ...(values.seed === undefined ? { regressions: fileURLToPath(new URL('./seeds.txt', import.meta.url)) } : {}),
   ...(values.seconds === undefined ? {} : { budgetMs: Number(values.seconds) * 1_000 }),
 });
 console.log(formatTotals(totals));

@@ -1,6 +1,6 @@
 /** @file An agent for the simulator: what extensions need of one, over a virtual network with jitter and deaths. */
 import { RpcError, WorkerInfo, type CallOptions, type Logger } from '@backwire/rpc';
-import { type ExtensionHost, type MessageOptions } from '@backwire/rpc/internal';
+import { type ExtensionHost, type Member, type MessageOptions } from '@backwire/rpc/internal';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { runClean, runWith } from '@backwire/tensor/internal';
 import type { Random, Simulation } from '@backwire/testing';
@@ -185,7 +185,9 @@ export class SimHost {
     if (this.gone) return;
     this.dead.add(peer.id);
     for (const call of [...this.pending.values()]) if (call.to === peer.id) call.reject(died(peer.self));
-    this.session.viewChanged(1, [], [{ worker: peer.self, incarnation: 1 }], []);
+    const left = this.group.hosts.filter(({ id }) => !this.dead.has(id));
+    const memberOf = ({ self }: SimHost): Member => ({ worker: self, incarnation: 1 });
+    this.session.viewChanged(1, left.map(memberOf), [memberOf(peer)], []);
   }
 
   private async handle(from: WorkerInfo, message: Message): Promise<Message | Error> {

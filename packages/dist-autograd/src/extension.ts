@@ -238,9 +238,9 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
       const known = context.known.get(member.worker) === member.incarnation;
       const pass = context.pass?.id;
       if (known || (pass !== undefined && sameMember(pass, member))) machine.abort(context, failure);
-      if (!known) continue;
-      context.known.delete(member.worker);
-      this.askAdoption(context.ref);
+      if (known) context.known.delete(member.worker);
+      // Who brought a context here hands its end on, also where no gradients go between the two.
+      if (known || this.contexts.broughtBy(context, member)) this.askAdoption(context.ref);
     }
   }
 

@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { Random, runSeeds } from '@backwire/testing';
 import type { Step } from '../sim/program.ts';
@@ -49,10 +50,10 @@ describe('random distributed programs', () => {
           ends[ended] = (ends[ended] ?? 0) + 1;
           for (const what of Object.keys(sums) as (keyof typeof sums)[]) sums[what] += covered[what];
         }),
-        { count: 300, recheckEvery: 100 },
+        { count: 300, recheckEvery: 100, regressions: fileURLToPath(new URL('../sim/seeds.txt', import.meta.url)) },
       );
       for (const count of Object.values(sums)) expect(count).toBeGreaterThan(10);
-      expect(totals.seeds).toBe(300);
+      expect(totals.seeds).toBe(302);
       expect(ends['finished']).toBeGreaterThan(200);
       expect(ends['peer-died']).toBeGreaterThan(5);
     },

@@ -190,6 +190,8 @@ describe('contexts that one member brings', () => {
     expect(table.release(ref(4), 0, from(3))).toBeUndefined();
     expect(made.released).toBe(false);
     expect(table.release(ref(4), 0, from(2))).toBe(made);
+    // What this worker calls on itself comes late too.
+    expect(reasonOf(() => table.accept(ref(4), 0, from(1)))).toBe('released');
     const again = table.accept(ref(4), 0, from(3 + 1));
     expect(table.release(ref(4))).toBe(again);
     expect(reasonOf(() => table.accept(ref(4), 0, from(4)))).toBe('released');

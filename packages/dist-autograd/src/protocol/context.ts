@@ -216,7 +216,9 @@ export class ContextTable<C extends Context<unknown, unknown>> {
       if (creator !== undefined && ref.local >= creator.oldest) this.bury(creator, ref.local);
     } else if (!own) {
       this.note(memberKey(by), ref);
-      if (context !== undefined && this.bringers.get(context) !== memberKey(by)) return undefined;
+      if (context === undefined || !this.broughtBy(context, by)) return undefined;
+      // Others who were in it and have not heard yet may bring it again, and will say that it is over; this worker has heard.
+      this.note(memberKey(this.self), ref);
     }
     if (context !== undefined) this.drop(context);
     return context;
@@ -248,6 +250,11 @@ export class ContextTable<C extends Context<unknown, unknown>> {
       if (dead.has(bringer) && !creators.has(memberKey(context.ref))) gone.push(context);
     for (const context of gone) this.drop(context);
     return gone;
+  }
+
+  /** Whether `member` brought the context here. */
+  broughtBy(context: C, member: MemberRef): boolean {
+    return this.bringers.get(context) === memberKey(member);
   }
 
   /** How many released ids are remembered. */
