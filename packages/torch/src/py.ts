@@ -23,18 +23,18 @@ export interface Py {
    */
   <T = AnyFn>(path: string): PyNamed<T>;
   /** The TorchScript function that Python has compiled as `path`: it runs without Python's lock, and takes what TorchScript knows. */
-  script<T = AnyFn>(path: string): PyNamed<T>;
+  readonly script: <T = AnyFn>(path: string) => PyNamed<T>;
   /**
    * The function that Python has decorated with `rpc.functions.async_execution`: a call gives what the future comes to that it returns.
    * Named as a plain function it fails, since a future cannot travel.
    */
-  asyncExecution<T = AnyFn>(path: string): PyNamed<T>;
+  readonly asyncExecution: <T = AnyFn>(path: string) => PyNamed<T>;
   /** Keyword arguments: the last of a call's arguments. */
-  kwargs(entries: Readonly<Record<string, unknown>>): PyKwargs;
+  readonly kwargs: (entries: Readonly<Record<string, unknown>>) => PyKwargs;
   /** A float, also where the number is whole. */
-  float(value: number): PyFloat;
+  readonly float: (value: number) => PyFloat;
   /** A tuple. */
-  tuple<T>(...items: T[]): PyTuple<T>;
+  readonly tuple: <T>(...items: T[]) => PyTuple<T>;
 }
 
 function named(prefix: string): <T = AnyFn>(path: string) => PyNamed<T> {
