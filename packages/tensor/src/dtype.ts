@@ -89,7 +89,7 @@ export function isDifferentiable(dtype: DType): boolean {
 export function viewAs<D extends DType>(bytes: Uint8Array, dtype: D): TypedArrayOf<D> {
   const row = dtypes[dtype];
   const align = row.bytes / row.lanes;
-  const aligned = bytes.byteOffset % align === 0 ? bytes : bytes.slice();
+  const aligned = bytes.byteOffset % align === 0 ? bytes : new Uint8Array(bytes);
   return row.wrap(aligned.buffer, aligned.byteOffset, Math.floor(aligned.byteLength / row.bytes)) as TypedArrayOf<D>;
 }
 

@@ -40,7 +40,7 @@ export function readNumbers(t: Tensor): NumberArray {
 
 /** `bytes`, or a copy that typed arrays of `width` can lie over. */
 export function aligned(bytes: Uint8Array, width: number): Uint8Array {
-  return bytes.byteOffset % Math.min(width, 4) === 0 ? bytes : bytes.slice();
+  return bytes.byteOffset % Math.min(width, 4) === 0 ? bytes : new Uint8Array(bytes);
 }
 
 /** `bytes`, or where some are neither 0 nor 1 a copy with these as 1: the elements of a bool tensor. */

@@ -20,6 +20,26 @@ describe('safetensors', () => {
     for (const [name, t] of tensors) expect(back.get(name)?.equal(t), name).toBe(true);
   });
 
+  it.each([0, 1, 4])(
+    'reads a Buffer, as readFile() gives, that lies %i bytes into its memory, and leaves it as it is',
+    (at) => {
+      const file = saveSafetensors(
+        new Map<string, Tensor>([
+          ['w', tensor([1.5, -2])],
+          ['n', tensor([3n])],
+        ]),
+      );
+      const memory = Buffer.alloc(at + file.length);
+      memory.set(file, at);
+      const { tensors } = loadSafetensors(memory.subarray(at));
+      const w = tensors.get('w') as Tensor;
+      const [copy, n] = [w.clone(), tensors.get('n')?.add(1)];
+      w.add_(1);
+      expect([w.toArray(), copy.toArray(), n?.toArray()]).toEqual([[2.5, -1], [1.5, -2], [4n]]);
+      expect(Buffer.compare(memory.subarray(at), file)).toBe(0);
+    },
+  );
+
   it('carries a state dict', () => {
     const [a, b] = [new nn.Linear(3, 2), new nn.Linear(3, 2)];
     b.loadStateDict(loadSafetensors(saveSafetensors(a.stateDict())).tensors);

@@ -105,7 +105,7 @@ export function loadSafetensors(bytes: Uint8Array): { tensors: Map<string, Tenso
     const { dtype, shape, span } = readEntry(name, value, data.length);
     spans.push(span);
     const part = data.subarray(...span);
-    const aligned = part.byteOffset % Math.min(8, dtypes[dtype].bytes) === 0 ? part : part.slice();
+    const aligned = part.byteOffset % Math.min(8, dtypes[dtype].bytes) === 0 ? part : new Uint8Array(part);
     const storage = storageFromBytes(dtype === 'bool' ? zerosAndOnes(aligned) : aligned);
     storage.escaped = true;
     tensors.set(name, over(storage, dtype, shape));

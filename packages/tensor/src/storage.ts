@@ -41,7 +41,7 @@ class Memory implements Cell {
     this.device = device;
     this.backend = backend;
     this.onFree = onFree;
-    this.nbytes = (array?.byteLength ?? device?.nbytes) as number;
+    this.nbytes = array?.byteLength ?? device?.nbytes ?? 0;
     this.ticket = { nbytes: this.nbytes, refs: 0, cell: undefined };
   }
 
@@ -53,10 +53,8 @@ class Memory implements Cell {
     if (this.bytes !== undefined || this.array === undefined) return this.bytes;
     const { array } = this;
     // Also of a Buffer, whose slices are no copies.
-    const plain = array.constructor === Uint8Array;
-    return (this.bytes = plain
-      ? (array as Uint8Array)
-      : new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+    if (array.constructor === Uint8Array) return (this.bytes = array);
+    return (this.bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
   }
 
   set host(bytes: Uint8Array | undefined) {

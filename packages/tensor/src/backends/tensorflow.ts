@@ -85,7 +85,7 @@ class Tensorflow implements Backend {
 
   /** Only noted: the tensor is made with the shape it is first read with. */
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer {
-    return new NativeBuffer(dtype, bytes.byteLength, bytes.byteOffset % 4 === 0 ? bytes : bytes.slice());
+    return new NativeBuffer(dtype, bytes.byteLength, bytes.byteOffset % 4 === 0 ? bytes : new Uint8Array(bytes));
   }
 
   view(): undefined {
