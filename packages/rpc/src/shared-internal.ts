@@ -27,7 +27,15 @@ export type {
   MessageOptions,
   RpcMessage,
 } from './extensions/extension.ts';
-export { CALL_OPTIONS, checkArguments, checkFunction, checkTimeoutMs, refuseUnknown, show } from './base/options.ts';
+export {
+  CALL_OPTIONS,
+  checkArguments,
+  checkFunction,
+  checkSignal,
+  checkTimeoutMs,
+  refuseUnknown,
+  show,
+} from './base/options.ts';
 export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
 export { adoptArguments, runInScope } from './server/handler.ts';
 export { system as systemError, thrown as thrownError } from './base/system-error.ts';

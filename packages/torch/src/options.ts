@@ -1,6 +1,6 @@
 /** @file How a torch group is joined: the options, checked and filled in with what the environment says. */
 import { RpcError, type Logger } from '@backwire/rpc';
-import { checkTimeoutMs } from '@backwire/rpc/internal';
+import { checkTimeoutMs, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
 import { CHANNELS } from './pipe/handshake.ts';
@@ -71,6 +71,12 @@ export interface TorchSettings {
   readonly logger: Logger;
 }
 
+const OPTIONS: ReadonlySet<string> = new Set<keyof TorchOptions>([
+  ...(['name', 'rank', 'worldSize', 'membership', 'initMethod', 'trustNetwork', 'bind', 'advertise'] as const),
+  ...(['rpcTimeoutMs', 'initTimeoutMs', 'serve', 'builtins', 'limits', 'channels', 'evict'] as const),
+  ...(['generation', 'logger'] as const),
+]);
+
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** @throws RpcError 'failed-precondition' without `trustNetwork`, 'invalid-argument'; TypeError, RangeError. */
@@ -82,6 +88,7 @@ export function settle(options: TorchOptions, env: Environment): TorchSettings {
       'nothing in a torch group is authenticated or encrypted, and whoever reaches its ports can run code in its Python workers: say trustNetwork: true where the network lets nobody else in';
     throw new RpcError('failed-precondition', text);
   }
+  checkKinds(options);
   const rank = options.rank ?? numberOf(env['RANK'], 'RANK');
   const worldSize =
     options.worldSize ?? (options.membership === 'dynamic' ? undefined : numberOf(env['WORLD_SIZE'], 'WORLD_SIZE'));
@@ -104,12 +111,50 @@ export function settle(options: TorchOptions, env: Environment): TorchSettings {
     initTimeoutMs: checkTimeoutMs(options.initTimeoutMs ?? 300_000, 'initTimeoutMs'),
     serve,
     builtins: options.builtins ?? serve === undefined,
-    limits: { ...DEFAULT_TORCH_LIMITS, ...options.limits },
+    limits: limitsOf(options.limits),
     channels: channelsOf(options.channels),
     evict: options.evict ?? [],
     generation: options.generation,
     logger: options.logger ?? consoleLogger(options.name),
   };
+}
+
+/** What programs without types may give instead: it would fail later, in words about something else, or do nothing. */
+function checkKinds(options: TorchOptions): void {
+  refuseUnknown(options, OPTIONS, 'joinTorch()');
+  const { membership, serve, limits, generation, logger } = options;
+  const need = (fits: boolean, name: string, what: string, got: unknown): void => {
+    if (!fits) throw new TypeError(`${name} is ${what}, got ${show(got)}`);
+  };
+  for (const name of ['initMethod', 'bind', 'advertise'] as const)
+    need(options[name] === undefined || typeof options[name] === 'string', name, 'a text', options[name]);
+  for (const name of ['channels', 'evict'] as const)
+    need(options[name] === undefined || Array.isArray(options[name]), name, 'a list', options[name]);
+  need([undefined, 'static', 'dynamic'].includes(membership), 'membership', "'static' or 'dynamic'", membership);
+  need(
+    serve === undefined || serve === 'all-defined' || Array.isArray(serve),
+    'serve',
+    "a list or 'all-defined'",
+    serve,
+  );
+  if (generation !== undefined) checkRange(generation, Number.MAX_SAFE_INTEGER, 'generation');
+  const methods = ['debug', 'info', 'warn', 'error'] as const;
+  need(
+    logger === undefined || methods.every((name) => typeof logger?.[name] === 'function'),
+    'logger',
+    `an object with ${methods.join(', ')}`,
+    logger,
+  );
+  if (limits === undefined) return;
+  refuseUnknown(limits, new Set(Object.keys(DEFAULT_TORCH_LIMITS)), 'the limits of joinTorch()');
+  for (const [name, limit] of Object.entries(limits))
+    need(limit === undefined || (typeof limit === 'number' && limit > 0), `limits.${name}`, 'a positive number', limit);
+}
+
+/** A limit that is given as undefined is the usual one. */
+function limitsOf(given: Partial<TorchLimits> = {}): TorchLimits {
+  const set = Object.entries(given).filter(([, limit]) => limit !== undefined);
+  return { ...DEFAULT_TORCH_LIMITS, ...Object.fromEntries<number>(set) };
 }
 
 function channelsOf(given: readonly string[] = [...CHANNELS.keys()]): readonly string[] {
@@ -148,7 +193,7 @@ function checkPlace(rank: number | undefined, size: number | undefined): void {
 
 function checkRange(value: number, high: number, what: string): void {
   if (!Number.isInteger(value) || value < 0 || value > high)
-    throw new RpcError('invalid-argument', `${what} is a whole number from 0 to ${high}, got ${String(value)}`);
+    throw new RpcError('invalid-argument', `${what} is a whole number from 0 to ${high}, got ${show(value)}`);
 }
 
 function storeOf(method: string, env: Environment): { host: string; port: number } {

@@ -43,6 +43,29 @@ class Point {
 rpcClass(Point, { methods: ['doubled'] });
 
 describe('joining', () => {
+  it.each([
+    [{ worldsize: 1 }, /worldsize/],
+    [{ membership: 'fixed' }, /membership is 'static' or 'dynamic', got 'fixed'/],
+    [{ initMethod: 5 }, /initMethod is a text, got 5/],
+    [{ bind: 5 }, /bind is a text/],
+    [{ channels: 'basic' }, /channels is a list/],
+    [{ serve: 'x' }, /serve is a list or 'all-defined'/],
+    [{ generation: -1.5 }, /generation is a whole number/],
+    [{ logger: 5 }, /logger is an object with debug/],
+    [{ limits: { maxBodyBytes: Number.NaN } }, /limits.maxBodyBytes is a positive number, got NaN/],
+    [{ limits: { maxBody: 5 } }, /maxBody/],
+  ] as const)('refuses %o, of programs without types', async (options, text) => {
+    const given = {
+      name: 'n0',
+      rank: 0,
+      worldSize: 1,
+      initMethod: 'tcp://127.0.0.1:1',
+      trustNetwork: true,
+      ...options,
+    };
+    await expect(createTorchAgent(given as never)).rejects.toThrow(text);
+  });
+
   it('refuses without trustNetwork, before anything is opened', async () => {
     const options = { name: 'n0', rank: 0, worldSize: 1, initMethod: 'tcp://127.0.0.1:1' } as never;
     await expect(createTorchAgent(options)).rejects.toMatchObject({ code: 'failed-precondition' });
@@ -192,5 +215,88 @@ describe.each([['backwire', 'basic'] as const, ['basic'] as const])('calls by th
     await Promise.all(agents.map((agent) => agent.run(() => barrier())));
     const late = me.run(() => barrier({ timeoutMs: 30 }));
     await expect(late).rejects.toThrow(/n1/);
+  });
+});
+
+describe('what programs throw and give', () => {
+  let agents: TorchAgent[] = [];
+  const stray: unknown[] = [];
+  const note = (reason: unknown): void => void stray.push(reason);
+  beforeAll(async () => {
+    process.on('unhandledRejection', note);
+    agents = await group(2);
+  });
+  afterAll(async () => {
+    process.off('unhandledRejection', note);
+    await leave(agents);
+  });
+
+  const odd: Readonly<Record<string, unknown>> = {
+    nothing: Object.create(null),
+    symbol: Symbol('s'),
+    number: Object.assign(new Error('x'), { message: 5 }),
+    stack: Object.assign(new Error('x'), { stack: 5 }),
+    rootless: Object.assign(new Error('x'), { constructor: undefined }),
+    named: Object.assign(new Error('x'), { name: Symbol('q') }),
+    getter: Object.defineProperty(new Error('x'), 'message', {
+      get() {
+        throw Object.create(null);
+      },
+    }),
+    proxy: new Proxy(new Error('p'), {
+      get() {
+        throw Object.create(null);
+      },
+      getPrototypeOf() {
+        throw Object.create(null);
+      },
+    }),
+  };
+
+  it.each(Object.keys(odd))('is an error at the caller, whatever it is: %s', async (kind) => {
+    const [a, b] = agents as [TorchAgent, TorchAgent];
+    const thrown = odd[kind];
+    b.offer(`odd.${kind}`, () => {
+      throw thrown;
+    });
+    b.offer(`odd.${kind}_later`, async () => {
+      await Promise.resolve();
+      throw thrown;
+    });
+    for (const path of [`odd.${kind}`, `odd.${kind}_later`])
+      for (const fn of [py(path), py.script(path)]) {
+        const call = a.run(() => rpcSync('n1', fn, [], { timeoutMs: 10_000 }));
+        const error = await call.then(
+          () => 'it has answered',
+          (reason: unknown) => reason as Error & { code?: string },
+        );
+        expect(error).toBeInstanceOf(Error);
+        expect((error as { code?: string }).code ?? 'remote-error', String(error)).toBe('remote-error');
+      }
+    // The connection is still there, and nothing is left open.
+    expect(await a.run(() => rpcSync('n1', plain, [1]))).toEqual([1]);
+    expect(stray).toEqual([]);
+  });
+
+  it('is an error at the caller when a result cannot be read', async () => {
+    const [a, b] = agents as [TorchAgent, TorchAgent];
+    const unreadable = {
+      get a(): number {
+        throw Object.create(null);
+      },
+    };
+    b.offer('odd.result', () => unreadable);
+    b.offer('odd.result_later', async () => Promise.resolve(unreadable));
+    for (const path of ['odd.result', 'odd.result_later'])
+      await expect(a.run(() => rpcSync('n1', py(path), [], { timeoutMs: 10_000 }))).rejects.toThrow(/no text/);
+    expect(stray).toEqual([]);
+  });
+
+  it('is refused before anything is sent where it is no signal', async () => {
+    const [a] = agents as [TorchAgent];
+    const call = a.run(() => rpcSync('n1', plain, [1], { signal: {} as AbortSignal }));
+    await expect(call).rejects.toThrow(/signal is an AbortSignal/);
+    expect(await a.run(() => rpcSync('n1', plain, [2]))).toEqual([2]);
+    expect(a.debugInfo()).toMatchObject({ 'agent.client_active_calls': 0 });
   });
 });

@@ -1,6 +1,7 @@
 /** @file Outgoing calls: written, sent, awaited, answered, and failed exactly once. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import {
+  checkSignal,
   MAX_TIMER_MS,
   unwatchAbort,
   watchAbort,
@@ -285,7 +286,9 @@ function dropped(value: unknown): void {
   if (typeof value === 'object' && value !== null && Symbol.dispose in value) (value as Disposable)[Symbol.dispose]();
 }
 
+/** @throws TypeError for what is no signal, RpcError 'cancelled' for one that is aborted. */
 function checkAborted(signal: AbortSignal | undefined, peer: WorkerInfo): void {
+  checkSignal(signal);
   if (signal?.aborted === true) throw cancelled(signal, peer, 'no');
 }
 

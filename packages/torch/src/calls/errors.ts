@@ -75,7 +75,7 @@ export function refused(text: string, from: WorkerInfo): RpcError {
 
 /** What an error that a handler threw becomes in Python. */
 export function raising(thrown: unknown, self: WorkerInfo): RemoteException {
-  const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+  const error = readable(thrown);
   const type = error instanceof PyException ? error.type : exceptionOf(error).callee;
   const name = nameOf(error);
   const message = error.message.slice(0, MAX_TEXT);
@@ -87,6 +87,19 @@ export function raising(thrown: unknown, self: WorkerInfo): RemoteException {
   return RemoteException.saying([...lines, ...frames, `${name}: ${message}\n`].join('\n'), type);
 }
 
+/** The error itself where its parts are what those of errors are; else one that says what can be said of it: anything can be thrown. */
+function readable(thrown: unknown): Error {
+  try {
+    if (!(thrown instanceof Error)) return new Error(String(thrown));
+    const { message, stack, name, constructor: made } = thrown;
+    const sound = [message, stack ?? '', name, (made as { readonly name?: unknown } | undefined)?.name];
+    if (sound.every((part) => typeof part === 'string')) return thrown;
+    return new Error(`${String(name)}: ${String(message)}`);
+  } catch {
+    return new Error('something was thrown that has no text');
+  }
+}
+
 function nameOf(error: Error): string {
   if (error instanceof PyException) return error.type.name;
   const { name } = error.constructor;
@@ -94,9 +107,10 @@ function nameOf(error: Error): string {
 }
 
 /** What a call that is not run is answered with. */
-export function refusal(error: unknown): string {
+export function refusal(thrown: unknown): string {
+  const error = readable(thrown);
   if (error instanceof NotOfferedError)
     return `${quoted(error.global)} is not offered by this worker: define it with rpcFunction() or rpcClass(), or offer() it [not-found]`;
-  if (error instanceof WireError || error instanceof RpcError) return error.message;
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  const whole = error !== thrown || error instanceof WireError || error instanceof RpcError;
+  return whole ? error.message : `${error.name}: ${error.message}`;
 }

@@ -107,6 +107,34 @@ describe('tensors', () => {
     expect(d.bytes.storage).not.toBe(a.storage);
   });
 
+  it('whose bytes do not lie as whole elements are copied: torch ends itself, or reads others', () => {
+    const memory = tensor(
+      Uint8Array.from({ length: 33 }, (_, i) => i),
+      { dtype: 'uint8' },
+    ) as Tensor<'uint8'>;
+    const { storage } = memory;
+    const at = (shape: number[], strides: number[], offset: number): Tensor<'uint8'> =>
+      new Tensor({ storage, dtype: 'uint8', shape, strides, offset });
+    const views = [at([2, 8], [8, 1], 1), at([3, 8], [1, 1], 0), at([2, 8], [8, 0], 8), at([1, 8], [8, 2], 0)];
+    const expected = views.map((view) => view.toArray());
+    const found = through(views.map((view) => new OpaqueTensor('uint64', view))) as OpaqueTensor[];
+    expect(found.map(({ bytes }) => bytes.toArray())).toEqual(expected);
+  });
+
+  it.each([
+    ['uint64', [4, 1], false, /last dimension of 8/],
+    ['uint64', [], false, /last dimension of 8/],
+    ['uint64', [1, 8], true, /can require gradients, not uint64/],
+    ['uint128', [1, 16], false, /no type 'uint128'/],
+  ] as const)('are refused as %s of bytes %o', (dtype, shape, requiresGrad, text) => {
+    const bytes = zeros([...shape], { dtype: 'uint8' });
+    expect(() => new OpaqueTensor(dtype, bytes, requiresGrad)).toThrow(text);
+  });
+
+  it('of floats are refused as bytes', () => {
+    expect(() => new OpaqueTensor('uint64', zeros([1, 8]) as never)).toThrow(TypeError);
+  });
+
   it('that require gradients do so there, the data of parameters do not', () => {
     const leaf = tensor([1], { requiresGrad: true });
     const found = through([leaf, new ParameterData(new Parameter(tensor([2]))), new Parameter(tensor([3]))]);
