@@ -101,8 +101,8 @@ function rowsOf(job: Job, backend: BackendName, runs: Runs): Row[] {
   const row = (against: string, what: string, rate: (run: Run) => number | undefined): Row[] => {
     const [ours, peer] = [backend, against].map((who) => (runs.get(who) ?? []).flatMap((run) => rate(run) ?? []));
     if (!ours?.length || !peer?.length) return [];
-    const about = { name: `${job.name} on ${backend}${what}`, unit: `${job.sample}/s`, better: 'higher', against };
-    return [rowOf({ ...about, better: 'higher' }, ours, peer)];
+    const name = `${job.name} on ${backend}${what}`;
+    return [rowOf({ name, unit: `${job.sample}/s`, better: 'higher', against }, ours, peer)];
   };
   return [TORCH, plainName(PLAIN[backend])].flatMap((against) => [
     ...row(against, '', (run) => run.samplesPerSecond),

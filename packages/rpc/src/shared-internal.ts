@@ -31,11 +31,14 @@ export {
   CALL_OPTIONS,
   checkArguments,
   checkFunction,
+  checkMethods,
   checkSignal,
   checkTimeoutMs,
   refuseUnknown,
   show,
 } from './base/options.ts';
+export { LOGGER_METHODS } from './agent/rpc-options.ts';
+export { describeThrown } from './session/error-properties.ts';
 export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
 export { adoptArguments, runInScope } from './server/handler.ts';
 export { system as systemError, thrown as thrownError } from './base/system-error.ts';

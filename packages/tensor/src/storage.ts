@@ -32,16 +32,15 @@ class Memory implements Cell {
   private bytes: Uint8Array | undefined = undefined;
 
   constructor(
-    array: HostArray | undefined,
-    device: DeviceBuffer | undefined,
-    backend: Backend | undefined,
+    memory: HostArray | { device: DeviceBuffer; backend: Backend },
     onFree: ((bytes: Uint8Array) => void) | undefined,
   ) {
-    this.array = array;
-    this.device = device;
-    this.backend = backend;
+    const onHost = ArrayBuffer.isView(memory);
+    this.nbytes = onHost ? memory.byteLength : memory.device.nbytes;
+    this.array = onHost ? memory : undefined;
+    this.device = onHost ? undefined : memory.device;
+    this.backend = onHost ? undefined : memory.backend;
     this.onFree = onFree;
-    this.nbytes = array?.byteLength ?? device?.nbytes ?? 0;
     this.ticket = { nbytes: this.nbytes, refs: 0, cell: undefined };
   }
 
@@ -110,17 +109,14 @@ export class Storage {
 
   /** Starts with no owner: the first tensor retains it. An array is adopted without a copy. */
   constructor(memory: HostArray | { device: DeviceBuffer; backend: Backend }, options: StorageOptions = {}) {
-    const onHost = ArrayBuffer.isView(memory);
-    this.cell = onHost
-      ? new Memory(memory, undefined, undefined, options.onFree)
-      : new Memory(undefined, memory.device, memory.backend, options.onFree);
+    this.cell = new Memory(memory, options.onFree);
     this.nbytes = this.cell.nbytes;
-    this.home = onHost ? 'cpu' : (memory.backend.device ?? 'cpu');
+    this.home = this.cell.backend?.device ?? 'cpu';
     if (this.home !== 'cpu') noteElsewhere();
     settle(this.cell);
     counts.storages++;
     counts.bytes += this.nbytes;
-    if (!onHost) trackDevice(this.cell);
+    if (this.cell.device !== undefined) trackDevice(this.cell);
     if (this.cell.ticket.cell === undefined && this.nbytes <= MAX_YOUNG_BYTES) {
       if (young.push(this) >= MAX_YOUNG) age();
       else if (!ageing) ageSoon();

@@ -1,6 +1,6 @@
 /** @file How a torch group is joined: the options, checked and filled in with what the environment says. */
 import { RpcError, type Logger } from '@backwire/rpc';
-import { checkTimeoutMs, refuseUnknown, show } from '@backwire/rpc/internal';
+import { checkMethods, checkTimeoutMs, LOGGER_METHODS, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
 import { CHANNELS } from './pipe/handshake.ts';
@@ -72,9 +72,23 @@ export interface TorchSettings {
 }
 
 const OPTIONS: ReadonlySet<string> = new Set<keyof TorchOptions>([
-  ...(['name', 'rank', 'worldSize', 'membership', 'initMethod', 'trustNetwork', 'bind', 'advertise'] as const),
-  ...(['rpcTimeoutMs', 'initTimeoutMs', 'serve', 'builtins', 'limits', 'channels', 'evict'] as const),
-  ...(['generation', 'logger'] as const),
+  'name',
+  'rank',
+  'worldSize',
+  'membership',
+  'initMethod',
+  'trustNetwork',
+  'bind',
+  'advertise',
+  'rpcTimeoutMs',
+  'initTimeoutMs',
+  'serve',
+  'builtins',
+  'limits',
+  'channels',
+  'evict',
+  'generation',
+  'logger',
 ]);
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -138,13 +152,7 @@ function checkKinds(options: TorchOptions): void {
     serve,
   );
   if (generation !== undefined) checkRange(generation, Number.MAX_SAFE_INTEGER, 'generation');
-  const methods = ['debug', 'info', 'warn', 'error'] as const;
-  need(
-    logger === undefined || methods.every((name) => typeof logger?.[name] === 'function'),
-    'logger',
-    `an object with ${methods.join(', ')}`,
-    logger,
-  );
+  checkMethods(logger, LOGGER_METHODS, 'logger', 'an object such as console');
   if (limits === undefined) return;
   refuseUnknown(limits, new Set(Object.keys(DEFAULT_TORCH_LIMITS)), 'the limits of joinTorch()');
   for (const [name, limit] of Object.entries(limits))

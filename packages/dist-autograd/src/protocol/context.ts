@@ -183,7 +183,7 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     if (known !== undefined) {
       if (first) {
         this.heard(ref, oldest);
-        this.bringer(known, by);
+        this.setBringer(known, by);
       }
       return known;
     }
@@ -198,27 +198,25 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     if (stale !== undefined) this.drop(stale);
     const made = this.insert(this.make(ref));
     made.oldest = oldest;
-    this.bringer(made, by);
+    this.setBringer(made, by);
     return made;
   }
 
   /**
    * Takes the context out and leaves a tombstone, also when it was never here. Returns it if it was.
-   * @param by who says that it is over: its creator, this worker, or whoever brought it here. Of anybody else it means the messages that are
-   *   still to come from there, and no more.
+   * @param by who says that it is over: its creator, or whoever brought it here. Of anybody else it means the messages that are still to
+   *   come from there, and no more.
    */
   release(ref: ContextRef, oldest = 0, by: MemberRef = ref): C | undefined {
     const context = this.lookup(ref);
-    const own = sameMember(ref, this.self);
-    const creators = sameMember(by, ref);
-    if (!own && creators) {
-      const creator = this.heard(ref, oldest);
-      if (creator !== undefined && ref.local >= creator.oldest) this.bury(creator, ref.local);
-    } else if (!own) {
+    if (!sameMember(by, ref)) {
       this.note(memberKey(by), ref);
       if (context === undefined || !this.broughtBy(context, by)) return undefined;
       // Others who were in it and have not heard yet may bring it again, and will say that it is over; this worker has heard.
       this.note(memberKey(this.self), ref);
+    } else if (!sameMember(ref, this.self)) {
+      const creator = this.heard(ref, oldest);
+      if (creator !== undefined && ref.local >= creator.oldest) this.bury(creator, ref.local);
     }
     if (context !== undefined) this.drop(context);
     return context;
@@ -294,11 +292,11 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     if (sameMember(context.ref, this.self)) this.own.delete(context.ref.local);
     context.released = true;
     this.count--;
-    this.bringer(context, undefined);
+    this.setBringer(context, undefined);
   }
 
   /** It counts as brought by `by` from now on; by nobody once it is gone. */
-  private bringer(context: C, by: MemberRef | undefined): void {
+  private setBringer(context: C, by: MemberRef | undefined): void {
     const before = this.bringers.get(context);
     const now = by && memberKey(by);
     if (before === now) return;

@@ -78,7 +78,8 @@ const RPC_OPTIONS = optionNames<RpcOptions>()(
   'advertise security deviceMaps limits liveness maxConcurrentCalls extensions serve builtins callSites',
   'logger faults',
 );
-const LOGGER_METHODS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[];
+/** What a logger has to have. */
+export const LOGGER_METHODS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[];
 const STORE_METHODS = [
   'set',
   'get',

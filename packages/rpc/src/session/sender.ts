@@ -5,7 +5,6 @@ import {
   FrameWriter,
   patchAck,
   patchRemaining,
-  protocolError,
   writeSequence,
   type CallRegion,
   type FrameRegion,
@@ -21,7 +20,6 @@ import {
   EARLY_FLUSH_BYTES,
   MAX_CONTROL_BACKLOG_BYTES,
   MAX_CONTROL_BACKLOG_FRAMES,
-  MAX_UNREAD_ANSWERS,
   MAX_UNREAD_BYTES,
 } from '../base/limits.ts';
 import { BodySender } from './body-sender.ts';
@@ -29,6 +27,7 @@ import { later, soon } from '../base/platform.ts';
 import { Draft } from './draft.ts';
 import { Session, type SessionPort } from '../protocol/session.ts';
 import type { Connection } from '../transports/transport.ts';
+import { LooseFrames } from './loose-frames.ts';
 import { discard, Runs, SendQueue, type Ticket, type Waiting } from './send-queue.ts';
 
 export interface SenderOptions {
@@ -52,8 +51,8 @@ export class Sender implements SessionPort<PendingWrite> {
   private readonly bodies: BodySender<PendingWrite>;
   /** Frames that have a number. */
   private readonly main: FrameWriter;
-  /** Frames without: acknowledgements, credits, pings, pieces of storages. */
-  private loose: FrameWriter;
+  /** Frames without, and pieces of storages. */
+  private readonly loose: LooseFrames;
   /** Frames that wait; their regions are queued below. */
   private readonly waiting: FrameWriter;
   private readonly calls = new SendQueue();
@@ -63,15 +62,12 @@ export class Sender implements SessionPort<PendingWrite> {
   private first: readonly Uint8Array[] = NO_CHUNKS;
   /** Bounded by the calls a peer may have here. */
   private clearWaiters: (() => void)[] = [];
-  /** Answers to how far a storage is, since the peer has read. */
-  private unreadAnswers = 0;
   private scheduled = false;
   private waitingForCompany = false;
   /** The frame numbered last in this tick. */
   private last: FrameRegion | undefined;
-  /** The highest acknowledgement in the frames of this flush, and in the frames without a number. */
+  /** The highest acknowledgement in the frames of this flush. */
   private carried = 0;
-  private looseAck = 0;
   /** Set while the session ends: what it lets go of then. */
   private held: PendingWrite[] | undefined;
   /** Control that was sent while a frame was open: an extension's `encode` did it. */
@@ -88,7 +84,7 @@ export class Sender implements SessionPort<PendingWrite> {
       () => this.schedule(),
     );
     this.main = new FrameWriter(options.slabs, options.wireLimits);
-    this.loose = new FrameWriter(options.slabs, options.wireLimits);
+    this.loose = new LooseFrames(options.slabs, options.wireLimits, this.session);
     this.waiting = new FrameWriter(options.slabs, options.wireLimits);
     this.draft = new Draft(this.main);
   }
@@ -173,8 +169,7 @@ export class Sender implements SessionPort<PendingWrite> {
   /** A frame without a number, with the id header; lost with the link. */
   sendLoose(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
     if (this.connection === undefined) return;
-    this.looseAck = this.session.lastReceived;
-    this.loose.idFrame(kind, { id, a, b, c }, 0, this.looseAck);
+    this.loose.id(kind, id, a, b, c);
     this.schedule();
   }
 
@@ -187,24 +182,20 @@ export class Sender implements SessionPort<PendingWrite> {
   /** As `sendLoose`, for what may wait for company: it goes with the next frame, or when this turn of the event loop ends. */
   sendLater(kind: FrameKind, id: number, a = 0, b = 0, c = 0): void {
     if (this.connection === undefined) return;
-    this.looseAck = this.session.lastReceived;
-    this.loose.idFrame(kind, { id, a, b, c }, 0, this.looseAck);
+    this.loose.id(kind, id, a, b, c);
     this.scheduleLater();
   }
 
   /** Tells a peer that asks how far a storage is. @throws WireError for one that asks on and reads none of the answers. */
   answerPace(seq: number, storage: number, end: number): void {
-    if ((this.connection?.bufferedBytes ?? 0) <= MAX_UNREAD_BYTES) this.unreadAnswers = 0;
-    else if (++this.unreadAnswers > MAX_UNREAD_ANSWERS)
-      throw protocolError('questions of a peer that reads no answers');
+    this.loose.countAnswer(this.connection?.bufferedBytes ?? 0);
     this.sendLater(FrameKind.BODY_ACK, seq, storage, 1, end);
   }
 
   /** An acknowledgement of its own, unless a frame carries it by the end of this tick. */
   sendAck(): void {
     if (this.connection === undefined) return;
-    this.looseAck = this.session.lastReceived;
-    this.loose.frame(FrameKind.ACK, 0, undefined, 0, this.looseAck);
+    this.loose.acknowledge();
     this.schedule();
   }
 
@@ -234,9 +225,7 @@ export class Sender implements SessionPort<PendingWrite> {
     this.connection = undefined;
     this.first = NO_CHUNKS;
     this.replay = [];
-    this.looseAck = 0;
-    this.unreadAnswers = 0;
-    this.loose.flush()?.release();
+    this.loose.lost();
     this.bodies.lost();
     this.session.linkLost();
   }
@@ -268,7 +257,7 @@ export class Sender implements SessionPort<PendingWrite> {
   /** Called from time to time: gives back memory that was not used for a while. */
   rest(): void {
     this.main.rest();
-    this.loose.rest();
+    this.loose.writer.rest();
     if (this.calls.empty && this.control.empty) this.waiting.rest();
   }
 
@@ -288,14 +277,14 @@ export class Sender implements SessionPort<PendingWrite> {
       for (const body of bodies) this.bodies.letGo(body);
     };
     if (connection === undefined || connection.closed) {
-      this.loose.flush()?.release();
+      this.loose.lost();
       release();
       return;
     }
     this.connection = undefined;
     // What was written before may still lie in the connection's queue: the last frame of all says when it does not.
-    this.loose.frame(FrameKind.ACK, 0, undefined, 0, this.session.lastReceived);
-    const last = this.loose.flush();
+    this.loose.acknowledge();
+    const last = this.loose.writer.flush();
     connection.write([...this.takeFirst(), ...(last?.chunks ?? [])], () => {
       last?.release();
       release();
@@ -387,9 +376,9 @@ export class Sender implements SessionPort<PendingWrite> {
 
   private write(connection: Connection, chunks: Uint8Array[]): void {
     // Loose frames are written in this very tick or by the last read: the next acknowledgement covers what came since.
-    if (this.bodies.write(connection, this.takeFirst(), chunks, this.loose))
-      this.carried = Math.max(this.carried, this.looseAck);
-    this.looseAck = 0;
+    const ack = this.loose.takeAck();
+    if (this.bodies.write(connection, this.takeFirst(), chunks, this.loose.writer))
+      this.carried = Math.max(this.carried, ack);
   }
 
   private takeFirst(): readonly Uint8Array[] {

@@ -57,14 +57,13 @@ async function reinforcement(report: Report): Promise<void> {
     });
   const [memory, tcp, node, nodeTcp] = all;
   if (memory === undefined || tcp === undefined || node === undefined || nodeTcp === undefined) return;
-  const beside = (ours: typeof node, theirs: typeof node): string =>
-    `${speed(ours)} with observers in Node, ${speed(theirs)} with all in torch`;
-  // No goal: torch talks to torch through shared memory then, to us it does not.
-  console.log(`        torch with all that it has: ${beside(node, memory)}`);
-  report.check(
-    `reinforcement learning, torch with TCP alone: ${beside(nodeTcp, tcp)}, goal: not slower`,
-    slower(nodeTcp, tcp),
-  );
+  for (const [name, ours, theirs] of [
+    ['torch with all that it has', node, memory],
+    ['torch with TCP alone', nodeTcp, tcp],
+  ] as const) {
+    const speeds = `${speed(ours)} with observers in Node, ${speed(theirs)} with all in torch`;
+    report.check(`reinforcement learning, ${name}: ${speeds}, goal: not slower`, slower(ours, theirs));
+  }
   const best = node.stepsPerSecond > nodeTcp.stepsPerSecond ? node : nodeTcp;
   report.check(
     `reinforcement learning: ${speed(best)} with observers in Node, goal ≥ ${GOAL_STEPS_PER_SECOND}`,

@@ -1,6 +1,6 @@
 /** @file Failures of calls: what a worker of torch said, as an error here; and an error of a handler, as what Python raises. */
 import { RemoteError, RpcError, type RpcErrorCode, type WorkerInfo } from '@backwire/rpc';
-import { errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
+import { describeThrown, errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
 import { WireError } from '@backwire/wire/internal';
 import { exceptionOf } from '../pickle/exceptions.ts';
 import { NotOfferedError, quoted } from '../pickle/refusal.ts';
@@ -90,14 +90,15 @@ export function raising(thrown: unknown, self: WorkerInfo): RemoteException {
 /** The error itself where its parts are what those of errors are; else one that says what can be said of it: anything can be thrown. */
 function readable(thrown: unknown): Error {
   try {
-    if (!(thrown instanceof Error)) return new Error(String(thrown));
-    const { message, stack, name, constructor: made } = thrown;
-    const sound = [message, stack ?? '', name, (made as { readonly name?: unknown } | undefined)?.name];
-    if (sound.every((part) => typeof part === 'string')) return thrown;
-    return new Error(`${String(name)}: ${String(message)}`);
+    if (thrown instanceof Error) {
+      const { message, stack = '', name, constructor: made } = thrown;
+      const parts = [message, stack, name, (made as { readonly name?: unknown } | undefined)?.name];
+      if (parts.every((part) => typeof part === 'string')) return thrown;
+    }
   } catch {
-    return new Error('something was thrown that has no text');
+    // It throws when it is asked.
   }
+  return new Error(describeThrown(thrown));
 }
 
 function nameOf(error: Error): string {

@@ -53,7 +53,7 @@ function inStep({ shape, strides, offset, storage }: Tensor, width: number): boo
 }
 
 function copied(bytes: Tensor<'uint8'>): Tensor<'uint8'> {
-  const copy = noGrad(() => bytes.contiguous().clone());
+  const copy = noGrad(() => bytes.clone());
   bytes.dispose();
   return copy;
 }
