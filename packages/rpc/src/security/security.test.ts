@@ -1,27 +1,15 @@
 /** @file Who gets in, who does not, and how soon each side is told. */
 import { hkdfSync, randomBytes, scryptSync } from 'node:crypto';
-import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { RpcError } from '../base/errors.ts';
 import { newSecret } from '../base/ids.ts';
 import { memoryPair } from '../transports/memory.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { ByteSink, Connection } from '../transports/transport.ts';
 import { authenticate, type AuthenticateOptions, type Authenticated } from '../connect/authenticate.ts';
 import { createAcceptor } from '../connect/accept.ts';
-import {
-  Handshake,
-  MAX_CLAIM_BYTES,
-  MAX_HALF_OPEN,
-  NONCE_BYTES,
-  RECORD_HEAD_BYTES,
-  type HandshakeEffect,
-} from './handshake.ts';
+import { MAX_HALF_OPEN } from './handshake.ts';
 import { sha256 } from './digest.ts';
-import { resolveSecurity, userKeys } from './policy.ts';
 import { deriveKey, findKeys, keyIdIn, type Keys } from './secret.ts';
 
 const cleanups: (() => unknown)[] = [];
@@ -35,12 +23,6 @@ const old = keysOf('the secret of last month');
 const both: Keys = [ours[0], old[0]];
 const idOf = (keys: Keys | undefined): string | undefined => keys && keyIdIn(keys[0], 'g');
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
-
-function scratch(): string {
-  const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
-  cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
-  return directory;
-}
 
 /** A server that authenticates whoever comes, and what came of each. */
 async function server(
@@ -346,165 +328,4 @@ test('all members of a large group may come at once', async () => {
   );
   expect(new Set(claims)).toEqual(new Set(['server']));
   expect(admitted).toBe(300);
-});
-
-describe('the handshake itself', () => {
-  const nonce = (fill: number): Uint8Array => new Uint8Array(NONCE_BYTES).fill(fill);
-  const sent = (effects: readonly HandshakeEffect[]): Uint8Array => {
-    const found = effects.find((effect) => effect.type === 'send');
-    if (found?.type !== 'send') throw new Error('nothing was sent');
-    return found.record;
-  };
-  const failed = (effects: readonly HandshakeEffect[]): boolean => effects.some((effect) => effect.type === 'failed');
-  const dialer = (extra = {}): Handshake =>
-    new Handshake({ role: 'dialer', group: 'g', keys: ours, nonce: nonce(1), claim: Buffer.from('c'), ...extra });
-  const acceptor = (extra = {}): Handshake =>
-    new Handshake({ role: 'acceptor', group: 'g', keys: ours, nonce: nonce(2), claim: Buffer.from('s'), ...extra });
-
-  test('a recorded one is worth nothing against a fresh nonce', () => {
-    const [d, a] = [dialer(), acceptor()];
-    const hello = sent(d.start());
-    const auth = sent(d.receive(sent(a.receive(hello))));
-    expect(failed(a.receive(auth))).toBe(false);
-    const fresh = acceptor({ nonce: nonce(3) });
-    fresh.receive(hello);
-    expect(failed(fresh.receive(auth))).toBe(true);
-  });
-
-  test('a mirror is not a peer', () => {
-    const d = dialer();
-    const hello = sent(d.start());
-    const challenge = Uint8Array.from(Buffer.concat([Buffer.from('BKWR'), Buffer.from([2, 2, 32, 0]), nonce(1)]));
-    expect(d.bodyLength(challenge)).toBe(32);
-    expect(failed(d.receive(challenge))).toBe(true);
-    expect(hello.byteLength).toBe(RECORD_HEAD_BYTES + 41 + 1);
-  });
-
-  test('proof of one side does not do for the other', () => {
-    const [d, a] = [dialer(), acceptor()];
-    const auth = sent(d.receive(sent(a.receive(sent(d.start())))));
-    const reflected = Uint8Array.from(auth);
-    reflected[5] = 4;
-    expect(failed(d.receive(reflected))).toBe(true);
-  });
-
-  test.each([
-    ['the claim', 8 + 41],
-    ['the key', 10],
-    ['the nonce', 30],
-  ])('a change of %s on the way is noticed', (_, at) => {
-    const [d, a] = [dialer(), acceptor()];
-    const hello = Uint8Array.from(sent(d.start()));
-    hello[at] = (hello[at] as number) ^ 1;
-    const auth = sent(d.receive(sent(a.receive(hello))));
-    expect(failed(a.receive(auth))).toBe(true);
-  });
-
-  test('a proof made on one TLS connection does not hold on another', () => {
-    const d = dialer({ channelBinding: nonce(8) });
-    const a = acceptor({ channelBinding: nonce(9) });
-    expect(failed(a.receive(sent(d.receive(sent(a.receive(sent(d.start())))))))).toBe(true);
-  });
-
-  test('nonces and claims have limits', () => {
-    expect(() => dialer({ nonce: new Uint8Array(4) })).toThrow(RpcError);
-    expect(() => dialer({ claim: new Uint8Array(MAX_CLAIM_BYTES + 1) })).toThrow(RpcError);
-  });
-
-  test('the bytes are fixed', () => {
-    const [d, a] = [dialer(), acceptor()];
-    const hello = sent(d.start());
-    expect(Buffer.from(hello).toString('hex')).toBe(`424b575202012a0001${idOf(ours)}${'01'.repeat(32)}63`);
-    const challenge = sent(a.receive(hello));
-    expect(Buffer.from(challenge).toString('hex')).toBe(`424b575202022100${'02'.repeat(32)}73`);
-  });
-});
-
-describe('secrets', () => {
-  test('come from the option, the file, the environment, in that order', () => {
-    const directory = scratch();
-    const file = join(directory, 'secret');
-    writeFileSync(file, 'a secret from a file\n', { mode: 0o600 });
-    const env = { BACKWIRE_SECRET: 'a secret from the environment', BACKWIRE_SECRET_FILE: file };
-    const id = (secret: string): string | undefined => idOf(keysOf(secret));
-    expect(idOf(findKeys({ secret: 'a secret from the option', secretFile: file, env }))).toBe(
-      id('a secret from the option'),
-    );
-    expect(idOf(findKeys({ secretFile: file, env }))).toBe(id('a secret from a file'));
-    expect(idOf(findKeys({ env }))).toBe(id('a secret from the environment'));
-    expect(idOf(findKeys({ env: { BACKWIRE_SECRET_FILE: file } }))).toBe(id('a secret from a file'));
-    expect(findKeys({ env: {} })).toBeUndefined();
-    expect(findKeys({ secret: randomBytes(16), env: {} })).toHaveLength(1);
-    expect(findKeys({ secret: 'the new secret 2026-12\nthe old secret 2026-11\n', env: {} })).toHaveLength(2);
-  });
-
-  test('that are short, placeholders, too many, or readable by others are refused', () => {
-    const file = join(scratch(), 'secret');
-    writeFileSync(file, 'a secret from a file\n', { mode: 0o644 });
-    chmodSync(file, 0o644);
-    for (const secret of [
-      'short',
-      '',
-      'aaaaaaaaaaaaaaaaaaaaaaa',
-      [1, 2, 3].map((n) => `secret number ${n} of them`).join('\n'),
-    ]) {
-      expect(() => findKeys({ secret, env: {} })).toThrow(RpcError);
-    }
-    expect(() => findKeys({ secretFile: file, env: {} })).toThrow(/mode 0644.*chmod 600/);
-    expect(() => findKeys({ secretFile: join(scratch(), 'none'), env: {} })).toThrow(/cannot be read/);
-  });
-
-  test('give different keys for different groups and purposes', () => {
-    const hex = (group: string, purpose: string): string =>
-      Buffer.from(deriveKey(ours[0], group, purpose)).toString('hex');
-    expect(new Set([hex('g', 'hmac'), hex('h', 'hmac'), hex('g', 'tls')]).size).toBe(3);
-    expect(hex('g', 'hmac')).toHaveLength(64);
-  });
-});
-
-describe('what is bound where', () => {
-  const env = { BACKWIRE_SECRET: 'a secret from the environment' };
-  test('beyond loopback needs a secret or a plain word', () => {
-    expect(() => resolveSecurity(undefined, { bind: '0.0.0.0', env: {} })).toThrow(/other machines reach 0.0.0.0/);
-    expect(resolveSecurity(undefined, { bind: '0.0.0.0', env })).toMatchObject({ mode: 'psk' });
-    expect(resolveSecurity({ mode: 'none', iUnderstand: true }, { bind: '0.0.0.0', env: {} })).toMatchObject({
-      mode: 'none',
-      keys: undefined,
-    });
-    expect(() => resolveSecurity({ mode: 'none' } as never, {})).toThrow(/iUnderstand/);
-    expect(() => resolveSecurity({ mode: 'hmac' }, { env: {} })).toThrow(/BACKWIRE_SECRET/);
-    expect(
-      idOf(resolveSecurity({ mode: 'hmac', secret: 'sixteen bytes and more' }, { bind: '10.0.0.1', env: {} }).keys),
-    ).toBe(idOf(ours));
-  });
-
-  test.each(['127.0.0.1', 'localhost', '::1', undefined])(
-    'loopback (%s) has the secret of the environment or of the user',
-    (bind) => {
-      expect(resolveSecurity(undefined, { bind, env })).toMatchObject({ mode: 'hmac', automatic: false });
-      expect(resolveSecurity(undefined, { bind, env: {} })).toMatchObject({ mode: 'hmac', automatic: true });
-    },
-  );
-
-  test('the secret of the user is kept in a private file, the same for all of its processes', () => {
-    const directory = join(scratch(), 'own');
-    const first = userKeys(directory);
-    expect(idOf(userKeys(directory))).toBe(idOf(first));
-    expect(statSync(directory).mode & 0o777).toBe(0o700);
-    expect(statSync(join(directory, 'secret')).mode & 0o777).toBe(0o600);
-    expect(idOf(userKeys(join(scratch(), 'own')))).not.toBe(idOf(first));
-  });
-
-  test('a file or directory that is not the user alone is refused', () => {
-    const directory = join(scratch(), 'own');
-    userKeys(directory);
-    chmodSync(join(directory, 'secret'), 0o640);
-    expect(() => userKeys(directory)).toThrow(/not this user's alone/);
-    chmodSync(join(directory, 'secret'), 0o600);
-    chmodSync(directory, 0o755);
-    expect(() => userKeys(directory)).toThrow(/not this user's alone/);
-    const link = join(scratch(), 'link');
-    symlinkSync(scratch(), link);
-    expect(() => userKeys(link)).toThrow(/not this user's alone/);
-  });
 });
