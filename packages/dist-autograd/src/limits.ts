@@ -1,7 +1,7 @@
 /** @file The bounds of everything this package keeps or accepts, each with its reason. */
 
 /** Contexts alive on one worker at once; one costs about a kilobyte before its graph, and a leak should show early. */
-export const MAX_CONTEXTS = 10_000;
+export const MAX_CONTEXTS = 12_000;
 /** Of these one worker may have brought here so many times as many as are free: an eighth is left to the others. */
 export const SHARE_OF_CONTEXTS = 7;
 /** Released ids remembered for one creator; past it the oldest are covered by raising the creator's low-water mark. */

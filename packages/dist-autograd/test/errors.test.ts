@@ -452,7 +452,7 @@ describe('limits', () => {
     table.create();
     table.create();
     expect(() => table.create()).toThrow(
-      '2 autograd contexts are alive on this worker, and no more may be: one ends when what runs in it does',
+      '2 autograd contexts are alive on this worker, and no more may be: one ends when what runs in it does, and limits.maxContexts (2) bounds them',
     );
     expect(sessionOf(agents[0]).contexts.size).toBe(0);
   });

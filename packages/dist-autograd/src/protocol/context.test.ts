@@ -175,6 +175,17 @@ describe('contexts that one member brings', () => {
     expect(reasonOf(() => table.create())).toBe('full');
   });
 
+  it('are ten thousand of one member without more ado', () => {
+    const table = tableOf(1);
+    for (let i = 0; i < 10_000; i++) table.accept(ref(i), 0, from(2));
+    expect(table.size).toBe(10_000);
+    for (let i = 10_000; i < 10_500; i++) table.accept(ref(i), 0, from(2));
+    expect(() => table.accept(ref(10_500), 0, from(2))).toThrow(
+      /^10500 autograd contexts are alive on this worker, 10500 of which one member has brought, .*limits\.maxContexts \(12000\)/,
+    );
+    expect(reasonOf(() => table.accept(ref(0, 100, 3), 0, from(3)))).toBe('accepted');
+  });
+
   it('go with it when nobody is there who could have made them', () => {
     const table = tableOf(1);
     const forged = table.accept(ref(0, 5, 60_000), 0, from(2));

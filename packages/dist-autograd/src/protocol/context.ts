@@ -273,7 +273,8 @@ export class ContextTable<C extends Context<unknown, unknown>> {
     const free = this.limit - this.count;
     const own = bringer === undefined ? 0 : (this.brought.get(bringer) ?? 0);
     if (free > 0 && own < SHARE_OF_CONTEXTS * free) return;
-    const text = `${this.count} autograd contexts are alive on this worker, and no more may be: one ends when what runs in it does`;
+    const whose = free > 0 ? `, ${own} of which one member has brought` : '';
+    const text = `${this.count} autograd contexts are alive on this worker${whose}, and no more may be: one ends when what runs in it does, and limits.maxContexts (${this.limit}) bounds them`;
     throw new ContextRefused('full', text);
   }
 

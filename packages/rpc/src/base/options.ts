@@ -89,7 +89,7 @@ export interface Limits {
   maxResultBytes: number;
   /** @default 1000000 */
   maxLiveForks: number;
-  /** @default 10000 */
+  /** Autograd contexts; one member may have brought seven eighths of them. @default 12000 */
   maxContexts: number;
 }
 
@@ -127,7 +127,7 @@ export const DEFAULT_LIMITS: Readonly<Limits> = Object.freeze({
   maxBufferedBytesPerPeer: 256 * MIB,
   maxResultBytes: 1024 * MIB,
   maxLiveForks: 1_000_000,
-  maxContexts: 10_000,
+  maxContexts: 12_000,
 });
 
 export const DEFAULT_LIVENESS: Readonly<Liveness> = Object.freeze({
