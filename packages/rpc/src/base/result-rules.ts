@@ -34,8 +34,23 @@ export function widest(args: readonly unknown[]): number {
  * take: what is sent besides, and is ignored, must not make the others look smaller.
  */
 export function broadcast(args: readonly unknown[]): number {
+  const same = sizeOfOneShape(args);
+  if (same !== undefined) return same;
   const shapes = tensorsIn(args).map(({ shape }) => shape);
   return Math.max(0, ...shapes.flatMap((shape, i) => [multiply(shape), broadcastSize(shapes.slice(0, i + 1))]));
+}
+
+/** Elements where all that is given are tensors of one shape and numbers, as it mostly is: this is asked at every call of an operation. */
+function sizeOfOneShape(args: readonly unknown[]): number | undefined {
+  let first: Shape | undefined;
+  for (const arg of args) {
+    if (typeof arg !== 'object' || arg === null) continue;
+    if (!(arg instanceof Tensor)) return undefined;
+    const { shape } = arg as Tensor;
+    first ??= shape;
+    if (shape.length !== first.length || shape.some((size, i) => size !== first?.[i])) return undefined;
+  }
+  return first && multiply(first);
 }
 
 /** 0 where they cannot be. */
