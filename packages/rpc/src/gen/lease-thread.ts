@@ -570,15 +570,15 @@ function compress(state, rounds, words, view, at) {
 	for (let i = 16; i < 64; i++) {
 		const early = words[i - 15];
 		const late = words[i - 2];
-		const s0 = turn(early, 7) ^ turn(early, 18) ^ early >>> 3;
-		const s1 = turn(late, 17) ^ turn(late, 19) ^ late >>> 10;
+		const s0 = turn$1(early, 7) ^ turn$1(early, 18) ^ early >>> 3;
+		const s1 = turn$1(late, 17) ^ turn$1(late, 19) ^ late >>> 10;
 		words[i] = words[i - 16] + s0 + words[i - 7] + s1;
 	}
 	let [a, b, c, d, e, f, g, h] = state;
 	for (let i = 0; i < 64; i++) {
-		const s1 = turn(e, 6) ^ turn(e, 11) ^ turn(e, 25);
+		const s1 = turn$1(e, 6) ^ turn$1(e, 11) ^ turn$1(e, 25);
 		const one = h + s1 + (e & f ^ ~e & g) + rounds[i] + words[i] | 0;
-		const two = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + (a & b ^ a & c ^ b & c) | 0;
+		const two = (turn$1(a, 2) ^ turn$1(a, 13) ^ turn$1(a, 22)) + (a & b ^ a & c ^ b & c) | 0;
 		[h, g, f, e, d, c, b, a] = [
 			g,
 			f,
@@ -601,7 +601,7 @@ function compress(state, rounds, words, view, at) {
 		h
 	].entries()) state[i] = state[i] + word;
 }
-function turn(word, by) {
+function turn$1(word, by) {
 	return word >>> by | word << 32 - by;
 }
 function constants() {
@@ -2117,6 +2117,81 @@ function keyOf({ endpoint, keys, tls }) {
 		tls
 	], plain);
 }
+const IDLE_MS = 4e3;
+const MAX_IDLE = 16;
+const MAX_UNDER_WAY = 32;
+const speakers = new Map();
+function speakerOf(protocol) {
+	const known = speakers.get(protocol);
+	if (known !== void 0) return known;
+	const options = {
+		keepAlive: true,
+		timeout: IDLE_MS,
+		maxFreeSockets: MAX_IDLE
+	};
+	const made = (protocol === "https:" ? import("node:https") : import("node:http")).then((http) => ({
+		request: http.request,
+		agent: new http.Agent(options)
+	}));
+	speakers.set(protocol, made);
+	return made;
+}
+async function post$1(url, body, signal) {
+	const { request, agent } = await speakerOf(new URL(url).protocol);
+	const content = Buffer.from(JSON.stringify(body));
+	const headers = {
+		"content-type": "application/json",
+		"content-length": content.length
+	};
+	return new Promise((resolve, reject) => {
+		const asked = request(url, {
+			method: "POST",
+			agent,
+			headers,
+			signal
+		}, resolve);
+		asked.on("error", reject);
+		asked.end(content);
+	});
+}
+async function json(answer) {
+	let text = "";
+	answer.setEncoding("utf8");
+	for await (const chunk of answer) {
+		text += chunk;
+		if (text.length > 67108864) throw new RpcError("protocol-error", "an answer of etcd is too long");
+	}
+	return JSON.parse(text);
+}
+let underWay = 0;
+const waiting = new Set();
+async function inTurn(signal, ask) {
+	signal.throwIfAborted();
+	if (underWay < MAX_UNDER_WAY) underWay++;
+	else await turn(signal);
+	try {
+		return await ask();
+	} finally {
+		const [next] = waiting;
+		if (next === void 0) underWay--;
+		else next();
+	}
+}
+function turn(signal) {
+	return new Promise((resolve, reject) => {
+		const take = () => {
+			waiting.delete(take);
+			signal.removeEventListener("abort", leave);
+			resolve();
+		};
+		const leave = () => {
+			waiting.delete(take);
+			reject(signal.reason);
+		};
+		waiting.add(take);
+		signal.addEventListener("abort", leave, { once: true });
+	});
+}
 // src/stores/patience.ts
 const STANDSTILL_MS = 200;
 const MOST_TIMES = 12;
@@ -2143,14 +2218,12 @@ var Patience = class {
 };
 // src/stores/etcd-api.ts
 const REQUEST_MS = 1e4;
-const MAX_LINE_CHARS = 67108864;
 const UNSENT = new Set([
 	"ECONNREFUSED",
 	"ENOTFOUND",
 	"EAI_AGAIN",
 	"EHOSTUNREACH",
-	"ENETUNREACH",
-	"UND_ERR_CONNECT_TIMEOUT"
+	"ENETUNREACH"
 ]);
 var BusyError = class extends RpcError {};
 var EtcdApi = class {
@@ -2168,14 +2241,14 @@ var EtcdApi = class {
 			const at = (first + i) % this.endpoints.length;
 			const patience = this.patience[at];
 			try {
-				return await patience.limit([signal], async (limit) => {
-					const response = await this.post(at, path, body, limit);
-					const answer = await response.json();
+				return await patience.limit([signal], (limit) => inTurn(limit, async () => {
+					const response = await post$1(this.url(at, path), body, limit);
+					const answer = await json(response);
 					this.preferred = at;
 					patience.heard();
-					if (!response.ok) throw refused(answer, response.status);
+					if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
 					return answer;
-				});
+				}));
 			} catch (error) {
 				if (error instanceof RpcError && error.code !== "unavailable") throw error;
 				if (signal?.aborted) throw new RpcError("cancelled", "the request to etcd was cancelled", { cause: signal.reason });
@@ -2198,9 +2271,12 @@ var EtcdApi = class {
 	async watch(range, onReady, onEvents, signal) {
 		const at = this.preferred;
 		try {
-			const response = await this.post(at, "/v3/watch", { create_request: range }, signal);
-			if (!response.ok || response.body === null) throw new RpcError("unavailable", \`etcd refused a watch with status \${response.status}\`);
-			for await (const line of lines(response.body)) {
+			const response = await post$1(this.url(at, "/v3/watch"), { create_request: range }, signal);
+			if (response.statusCode !== 200) {
+				response.destroy();
+				throw new RpcError("unavailable", \`etcd refused a watch with status \${response.statusCode}\`);
+			}
+			for await (const line of lines(response)) {
 				const { result, error } = JSON.parse(line);
 				if (error !== void 0 || result === void 0) throw new RpcError("unavailable", error?.message ?? "etcd ended a watch");
 				if (result.canceled === true) throw new RpcError("unavailable", "etcd cancelled a watch");
@@ -2214,17 +2290,12 @@ var EtcdApi = class {
 		}
 		if (!signal.aborted) throw new RpcError("unavailable", "etcd ended a watch");
 	}
-	post(at, path, body, signal) {
-		return fetch(\`\${this.endpoints[at] ?? ""}\${path}\`, {
-			method: "POST",
-			headers: { "content-type": "application/json" },
-			body: JSON.stringify(body),
-			signal
-		});
+	url(at, path) {
+		return \`\${this.endpoints[at] ?? ""}\${path}\`;
 	}
 };
 function isUnsent(error) {
-	const { code } = error.cause ?? {};
+	const { code } = error;
 	return typeof code === "string" && UNSENT.has(code);
 }
 function refused(answer, status) {
@@ -2235,12 +2306,12 @@ function refused(answer, status) {
 	if (code === 3) return new RpcError("invalid-argument", \`etcd: \${message}\`);
 	return new RpcError("failed-precondition", \`etcd: \${message}\`);
 }
-async function* lines(body) {
-	const decoder = new TextDecoder();
+async function* lines(answer) {
 	let text = "";
-	for await (const chunk of body) {
-		text += decoder.decode(chunk, { stream: true });
-		if (text.length > MAX_LINE_CHARS) throw new RpcError("protocol-error", "a line of a watch is too long");
+	answer.setEncoding("utf8");
+	for await (const chunk of answer) {
+		text += chunk;
+		if (text.length > 67108864) throw new RpcError("protocol-error", "a line of a watch is too long");
 		for (let end = text.indexOf("\\n"); end >= 0; end = text.indexOf("\\n")) {
 			const line = text.slice(0, end);
 			text = text.slice(end + 1);
@@ -2389,12 +2460,14 @@ var EtcdHolder = class {
 	ticket;
 	api;
 	closing = new AbortController();
-	toldFresh = false;
+	betweenMs;
+	toldMs;
 	renewedAt = -Infinity;
 	going;
 	constructor(ticket) {
 		this.ticket = ticket;
-		const requestMs = Math.min(ETCD_REQUEST_MS, ticket.ttlMs / RENEWALS_PER_TTL);
+		this.betweenMs = ticket.ttlMs / RENEWALS_PER_TTL;
+		const requestMs = Math.min(ETCD_REQUEST_MS, this.betweenMs);
 		this.api = new EtcdApi(ticket.endpoints, {
 			requestMs,
 			strict: true
@@ -2406,22 +2479,27 @@ var EtcdHolder = class {
 	}
 	async holdOnce(ageMs) {
 		const { id, ageKey } = this.ticket;
-		const isFresh = ageMs < BUSY_AGE_MS;
 		const now = performance.now();
-		const isRenewed = now - this.renewedAt < this.ticket.ttlMs / RENEWALS_PER_TTL;
-		if (isFresh && this.toldFresh && isRenewed) return true;
+		const isNews = this.saysMore(ageMs);
+		if (!isNews && now - this.renewedAt < this.betweenMs) return true;
 		if (!await this.api.keepAlive(id, this.closing.signal)) return false;
 		this.renewedAt = now;
-		if (isFresh && this.toldFresh) return true;
-		this.toldFresh = false;
+		if (!isNews) return true;
+		this.toldMs = void 0;
 		const value = Buffer.from(\`\${ageMs}\`).toString("base64");
 		await this.api.call("/v3/kv/put", {
 			key: ageKey,
 			value,
 			lease: id
 		}, this.closing.signal);
-		this.toldFresh = isFresh;
+		this.toldMs = ageMs;
 		return true;
+	}
+	saysMore(ageMs) {
+		const { toldMs } = this;
+		if (toldMs === void 0) return true;
+		const isBusy = ageMs >= BUSY_AGE_MS;
+		return isBusy !== toldMs >= 1e3 || isBusy && Math.abs(ageMs - toldMs) >= this.betweenMs;
 	}
 	close() {
 		this.closing.abort();

@@ -268,6 +268,26 @@ test('etcd, which writes everything to disk, is told the age of a holder that is
   expect(ages.slice(5)).toEqual(['2000', '1', '2']);
 });
 
+test('etcd is told the age of a holder that stays busy as often as its lease is renewed', async () => {
+  const ages: number[] = [];
+  const server = createHttp((request, response) => {
+    let text = '';
+    request.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    request.on('end', () => {
+      if (request.url === '/v3/kv/put')
+        ages.push(Number(Buffer.from((JSON.parse(text) as { value: string }).value, 'base64').toString()));
+      response.end(JSON.stringify({ result: { TTL: '16' } }));
+    });
+  });
+  const endpoints = [`http://127.0.0.1:${await listen(server)}`];
+  const { holder } = hold({ kind: 'etcd', ttlMs: 16_000, endpoints, id: '7', ageKey: 'YWdl' });
+  for (let age = 0; age <= 20_000; age += 500) expect(await holder.hold(age)).toBe(true);
+  expect(ages).toEqual([0, 1_000, 5_000, 9_000, 13_000, 17_000]);
+  // Another time that it is busy, which has only begun.
+  for (const age of [1_500, 1_900, 100, 1_200]) await holder.hold(age);
+  expect(ages.slice(6)).toEqual([1_500, 100, 1_200]);
+});
+
 test('an etcd that is slow is asked by one renewal at a time', async () => {
   let [asked, open] = [0, 0];
   const server = createHttp((request, response) => {
@@ -287,7 +307,7 @@ test('an etcd that is slow is asked by one renewal at a time', async () => {
   expect(await Promise.all(held)).toEqual(held.map(() => true));
   clearInterval(looking);
   expect([most, asked]).toEqual([1, 2]);
-  expect(await holder.hold(2_000)).toBe(true);
+  expect(await holder.hold(3_250)).toBe(true);
   expect(asked).toBe(4);
 });
 

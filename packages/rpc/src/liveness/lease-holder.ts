@@ -28,15 +28,20 @@ class EtcdHolder implements LeaseHolder {
   private readonly ticket: EtcdTicket;
   private readonly api: EtcdApi;
   private readonly closing = new AbortController();
-  /** etcd, which writes every age to disk, has one of a holder that is not busy: another such says nothing new. */
-  private toldFresh = false;
+  private readonly betweenMs: number;
+  /**
+   * The age that etcd has, which writes every one to disk: the next says something new where it says that the holder is busy and this does
+   * not, or that it is no more, or where it has grown by as much as is between two renewals.
+   */
+  private toldMs: number | undefined;
   private renewedAt = -Infinity;
   /** The renewal that is under way. */
   private going: Promise<boolean> | undefined;
 
   constructor(ticket: EtcdTicket) {
     this.ticket = ticket;
-    const requestMs = Math.min(ETCD_REQUEST_MS, ticket.ttlMs / RENEWALS_PER_TTL);
+    this.betweenMs = ticket.ttlMs / RENEWALS_PER_TTL;
+    const requestMs = Math.min(ETCD_REQUEST_MS, this.betweenMs);
     this.api = new EtcdApi(ticket.endpoints, { requestMs, strict: true });
   }
 
@@ -48,18 +53,24 @@ class EtcdHolder implements LeaseHolder {
 
   private async holdOnce(ageMs: number): Promise<boolean> {
     const { id, ageKey } = this.ticket;
-    const isFresh = ageMs < BUSY_AGE_MS;
     const now = performance.now();
-    const isRenewed = now - this.renewedAt < this.ticket.ttlMs / RENEWALS_PER_TTL;
-    if (isFresh && this.toldFresh && isRenewed) return true;
+    const isNews = this.saysMore(ageMs);
+    if (!isNews && now - this.renewedAt < this.betweenMs) return true;
     if (!(await this.api.keepAlive(id, this.closing.signal))) return false;
     this.renewedAt = now;
-    if (isFresh && this.toldFresh) return true;
-    this.toldFresh = false;
+    if (!isNews) return true;
+    this.toldMs = undefined;
     const value = Buffer.from(`${ageMs}`).toString('base64');
     await this.api.call('/v3/kv/put', { key: ageKey, value, lease: id }, this.closing.signal);
-    this.toldFresh = isFresh;
+    this.toldMs = ageMs;
     return true;
+  }
+
+  private saysMore(ageMs: number): boolean {
+    const { toldMs } = this;
+    if (toldMs === undefined) return true;
+    const isBusy = ageMs >= BUSY_AGE_MS;
+    return isBusy !== toldMs >= BUSY_AGE_MS || (isBusy && Math.abs(ageMs - toldMs) >= this.betweenMs);
   }
 
   close(): void {

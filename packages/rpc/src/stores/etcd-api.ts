@@ -1,5 +1,7 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
+import type { IncomingMessage } from 'node:http';
 import { bareText, RpcError } from '../base/errors.ts';
+import { MAX_ANSWER_CHARS, inTurn, json, post } from './etcd-http.ts';
 import { Patience } from './patience.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
@@ -27,18 +29,9 @@ interface WatchAnswer {
 
 /** Servers that answer nothing for longer are away. */
 const REQUEST_MS = 10_000;
-/** One line of a watch: at most some values with their base64. */
-const MAX_LINE_CHARS = 64 * 1024 * 1024;
 
 /** Why no connection was there. */
-const UNSENT: ReadonlySet<string> = new Set([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'UND_ERR_CONNECT_TIMEOUT',
-]);
+const UNSENT: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH']);
 
 /** An answer of etcd's that it cannot do it now: it has no leader, or too much to do. */
 class BusyError extends RpcError {}
@@ -74,14 +67,16 @@ export class EtcdApi {
       const at = (first + i) % this.endpoints.length;
       const patience = this.patience[at] as Patience;
       try {
-        return await patience.limit([signal], async (limit) => {
-          const response = await this.post(at, path, body, limit);
-          const answer = (await response.json()) as Record<string, unknown>;
-          this.preferred = at;
-          patience.heard();
-          if (!response.ok) throw refused(answer, response.status);
-          return answer;
-        });
+        return await patience.limit([signal], (limit) =>
+          inTurn(limit, async () => {
+            const response = await post(this.url(at, path), body, limit);
+            const answer = await json(response);
+            this.preferred = at;
+            patience.heard();
+            if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
+            return answer;
+          }),
+        );
       } catch (error) {
         if (error instanceof RpcError && error.code !== 'unavailable') throw error;
         if (signal?.aborted)
@@ -118,10 +113,12 @@ export class EtcdApi {
   ): Promise<void> {
     const at = this.preferred;
     try {
-      const response = await this.post(at, '/v3/watch', { create_request: range }, signal);
-      if (!response.ok || response.body === null)
-        throw new RpcError('unavailable', `etcd refused a watch with status ${response.status}`);
-      for await (const line of lines(response.body)) {
+      const response = await post(this.url(at, '/v3/watch'), { create_request: range }, signal);
+      if (response.statusCode !== 200) {
+        response.destroy();
+        throw new RpcError('unavailable', `etcd refused a watch with status ${response.statusCode}`);
+      }
+      for await (const line of lines(response)) {
         const { result, error } = JSON.parse(line) as WatchAnswer;
         if (error !== undefined || result === undefined)
           throw new RpcError('unavailable', error?.message ?? 'etcd ended a watch');
@@ -138,15 +135,14 @@ export class EtcdApi {
     if (!signal.aborted) throw new RpcError('unavailable', 'etcd ended a watch');
   }
 
-  private post(at: number, path: string, body: object, signal: AbortSignal): Promise<Response> {
-    const headers = { 'content-type': 'application/json' };
-    return fetch(`${this.endpoints[at] ?? ''}${path}`, { method: 'POST', headers, body: JSON.stringify(body), signal });
+  private url(at: number, path: string): string {
+    return `${this.endpoints[at] ?? ''}${path}`;
   }
 }
 
 /** Whether nobody can have seen a request that failed so. */
 function isUnsent(error: unknown): boolean {
-  const { code } = ((error as { cause?: unknown }).cause ?? {}) as { code?: unknown };
+  const { code } = error as { code?: unknown };
   return typeof code === 'string' && UNSENT.has(code);
 }
 
@@ -166,12 +162,12 @@ function refused(answer: Record<string, unknown>, status: number): RpcError {
   return new RpcError('failed-precondition', `etcd: ${message}`);
 }
 
-async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
+async function* lines(answer: IncomingMessage): AsyncGenerator<string> {
   let text = '';
-  for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > MAX_LINE_CHARS) throw new RpcError('protocol-error', 'a line of a watch is too long');
+  answer.setEncoding('utf8');
+  for await (const chunk of answer as AsyncIterable<string>) {
+    text += chunk;
+    if (text.length > MAX_ANSWER_CHARS) throw new RpcError('protocol-error', 'a line of a watch is too long');
     for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n')) {
       const line = text.slice(0, end);
       text = text.slice(end + 1);

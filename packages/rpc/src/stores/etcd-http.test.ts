@@ -1,0 +1,111 @@
+/** @file HTTP for etcd: what is asked at once is bounded, and nobody waits for somebody who has given up. */
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { EtcdApi } from './etcd-api.ts';
+import { etcdStore } from './etcd.ts';
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+/** A server whose answers are given by hand. */
+async function slow(): Promise<{ endpoint: string; open: ServerResponse[]; sockets: Set<Socket>; most: () => number }> {
+  const open: ServerResponse[] = [];
+  const sockets = new Set<Socket>();
+  let most = 0;
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      open.push(response);
+      most = Math.max(most, open.length);
+    });
+  });
+  server.on('connection', (socket) => sockets.add(socket.on('close', () => sockets.delete(socket))));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanups.push(
+    () => server.close(),
+    () => server.closeAllConnections(),
+  );
+  return { endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, open, sockets, most: () => most };
+}
+
+const answer = (response: ServerResponse | undefined): void => void response?.end('{}');
+const settled = async (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 50));
+
+test('of a thousand requests 32 are under way, and all of them are answered', async () => {
+  const { endpoint, open, sockets, most } = await slow();
+  const api = new EtcdApi([endpoint]);
+  let done = 0;
+  const all = Array.from({ length: 1_000 }, (_, i) => api.call('/v3/kv/put', { key: i }).then(() => done++));
+  await expect.poll(() => open.length).toBe(32);
+  await settled();
+  expect([open.length, done]).toEqual([32, 0]);
+  const answering = setInterval(() => open.splice(0).forEach(answer), 1);
+  cleanups.push(() => clearInterval(answering));
+  await Promise.all(all);
+  expect([done, most()]).toEqual([1_000, 32]);
+  expect(sockets.size).toBeLessThanOrEqual(32);
+});
+
+test('those that wait longer than a request may take are not lost while others are answered', async () => {
+  const { endpoint, open } = await slow();
+  const api = new EtcdApi([endpoint], { requestMs: 300 });
+  const all = Array.from({ length: 128 }, () => api.call('/v3/kv/range', {}));
+  // The last ones are answered after more than twice that time.
+  const answering = setInterval(() => answer(open.shift()), 8);
+  cleanups.push(() => clearInterval(answering));
+  expect(await Promise.all(all)).toHaveLength(128);
+});
+
+test('a server that answers nothing fails all of them in the time of one', async () => {
+  const { endpoint } = await slow();
+  const api = new EtcdApi([endpoint], { requestMs: 300 });
+  const began = performance.now();
+  const ended = await Promise.allSettled(Array.from({ length: 200 }, () => api.call('/v3/kv/range', {})));
+  expect(ended.map(({ status }) => status)).toEqual(Array(200).fill('rejected'));
+  expect(ended.map((one) => (one as PromiseRejectedResult).reason.code as unknown)).toEqual(
+    Array(200).fill('unavailable'),
+  );
+  // Not one after another, which would be seven times as long.
+  expect(performance.now() - began).toBeLessThan(1_500);
+});
+
+test('whoever gives up waiting leaves the line, and whoever gives up an answer its place in it', async () => {
+  const { endpoint, open } = await slow();
+  const api = new EtcdApi([endpoint]);
+  const giveUp = new AbortController();
+  const first = Array.from({ length: 32 }, (_, i) => api.call('/v3/kv/put', {}, i < 16 ? giveUp.signal : undefined));
+  const second = Array.from({ length: 8 }, () => api.call('/v3/kv/put', {}, giveUp.signal));
+  const third = Array.from({ length: 8 }, () => api.call('/v3/kv/put', {}));
+  await expect.poll(() => open.length).toBe(32);
+  giveUp.abort();
+  for (const one of [...first.slice(0, 16), ...second]) await expect(one).rejects.toMatchObject({ code: 'cancelled' });
+  // Eight of the sixteen places are taken by those who are left.
+  await expect.poll(() => open.length).toBe(40);
+  open.splice(0).forEach(answer);
+  await Promise.all([...first.slice(16), ...third]);
+  const rest = Array.from({ length: 40 }, () => api.call('/v3/kv/put', {}));
+  await expect.poll(() => open.length).toBe(32);
+  const answering = setInterval(() => open.splice(0).forEach(answer), 1);
+  cleanups.push(() => clearInterval(answering));
+  await Promise.all(rest);
+});
+
+test('an answer that is no JSON, or broken off, fails as an endpoint that does not answer', async () => {
+  const { endpoint, open } = await slow();
+  const store = etcdStore({ endpoints: [endpoint], timeoutMs: 5_000 });
+  await expect.poll(() => open.length).toBe(1);
+  answer(open.shift());
+  const opened = await store;
+  const [html, half] = [opened.compareAndSet('a', null, new Uint8Array(1)), opened.delete('b')];
+  await expect.poll(() => open.length).toBe(2);
+  open.shift()?.end('<html>');
+  const broken = open.shift();
+  broken?.writeHead(200, { 'content-length': '100' }).write('{"deleted":');
+  setTimeout(() => broken?.destroy(), 20);
+  for (const one of [html, half]) await expect(one).rejects.toMatchObject({ code: 'unavailable', executed: 'maybe' });
+  const closing = setInterval(() => open.splice(0).forEach(answer), 1);
+  cleanups.push(() => clearInterval(closing));
+  await opened.close();
+});

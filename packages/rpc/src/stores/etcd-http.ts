@@ -1,0 +1,91 @@
+/** @file HTTP as etcd's JSON interface needs it: connections that are kept, and a bound on what is asked at once. */
+import type { Agent, IncomingMessage, request } from 'node:http';
+import { RpcError } from '../base/errors.ts';
+
+/** Longer answers, and longer lines of a watch, are not read: some values with their base64. */
+export const MAX_ANSWER_CHARS = 64 * 1024 * 1024;
+/** A connection that nobody uses is kept for so long, and so many of them are. */
+const IDLE_MS = 4_000;
+const MAX_IDLE = 16;
+/**
+ * Requests of one thread that are under way. A server that is asked a thousand things at once answers none of them in its time; the same in
+ * turns takes no longer, since it writes as many together as there are while it waits for its disk.
+ */
+const MAX_UNDER_WAY = 32;
+
+/** HTTP or HTTPS; neither is loaded before it is needed. */
+interface Speaker {
+  readonly request: typeof request;
+  readonly agent: Agent;
+}
+const speakers = new Map<string, Promise<Speaker>>();
+
+function speakerOf(protocol: string): Promise<Speaker> {
+  const known = speakers.get(protocol);
+  if (known !== undefined) return known;
+  const options = { keepAlive: true, timeout: IDLE_MS, maxFreeSockets: MAX_IDLE };
+  const made = (protocol === 'https:' ? import('node:https') : import('node:http')).then((http): Speaker => ({
+    request: http.request,
+    agent: new http.Agent(options),
+  }));
+  speakers.set(protocol, made);
+  return made;
+}
+
+/** Posts `body` as JSON. Resolves with the head of the answer; its body has to be read. Errors are those of sockets, with their `code`. */
+export async function post(url: string, body: object, signal: AbortSignal): Promise<IncomingMessage> {
+  const speaker = await speakerOf(new URL(url).protocol);
+  const content = Buffer.from(JSON.stringify(body));
+  const headers = { 'content-type': 'application/json', 'content-length': content.length };
+  return new Promise((resolve, reject) => {
+    const asked = speaker.request(url, { method: 'POST', agent: speaker.agent, headers, signal }, resolve);
+    asked.on('error', reject);
+    asked.end(content);
+  });
+}
+
+/** The whole of an answer. @throws RpcError 'protocol-error' for one that is too long, SyntaxError for no JSON. */
+export async function json(answer: IncomingMessage): Promise<Record<string, unknown>> {
+  let text = '';
+  answer.setEncoding('utf8');
+  for await (const chunk of answer as AsyncIterable<string>) {
+    text += chunk;
+    if (text.length > MAX_ANSWER_CHARS) throw new RpcError('protocol-error', 'an answer of etcd is too long');
+  }
+  return JSON.parse(text) as Record<string, unknown>;
+}
+
+let underWay = 0;
+/** Those that wait for their turn. */
+const waiting = new Set<() => void>();
+
+/** Runs `ask` when it is its turn among the requests of this thread. @throws what `ask` does, and `signal`'s reason. */
+export async function inTurn<T>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
+  signal.throwIfAborted();
+  if (underWay < MAX_UNDER_WAY) underWay++;
+  else await turn(signal);
+  try {
+    return await ask();
+  } finally {
+    const [next] = waiting;
+    if (next === undefined) underWay--;
+    else next();
+  }
+}
+
+/** Resolves with the place of a request that is over. */
+function turn(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const take = (): void => {
+      waiting.delete(take);
+      signal.removeEventListener('abort', leave);
+      resolve();
+    };
+    const leave = (): void => {
+      waiting.delete(take);
+      reject(signal.reason as Error);
+    };
+    waiting.add(take);
+    signal.addEventListener('abort', leave, { once: true });
+  });
+}
