@@ -9,7 +9,7 @@ import {
   type ShutdownOptions,
   type To,
 } from '@backwire/rpc';
-import { EventHub, Served, forgetDefault, type CallingAgent, type Definition } from '@backwire/rpc/internal';
+import { EventHub, Served, forgetDefault, show, type CallingAgent, type Definition } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
 import { runAtRoot, runClean } from '@backwire/tensor/internal';
 import { bufferPool } from '@backwire/wire/internal';
@@ -243,7 +243,7 @@ export class TorchAgent implements CallingAgent {
 
   /**
    * Lets Python call `body`, a function or a class, by a name that it can import: 'app.scale'. The returned function takes it back.
-   * @throws RpcError 'invalid-argument' for what is no such name, 'failed-precondition' when it means something else.
+   * @throws RpcError 'invalid-argument' for what is no such name or body, 'failed-precondition' when it means something else.
    */
   offer(
     path: string,
@@ -251,7 +251,12 @@ export class TorchAgent implements CallingAgent {
     methods: readonly string[] = [],
   ): () => void {
     if (!/^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$/.test(path))
-      throw new RpcError('invalid-argument', `Python's names are module.name, as in 'app.scale'; got '${path}'`);
+      throw new RpcError('invalid-argument', `Python's names are module.name, as in 'app.scale'; got ${show(path)}`);
+    if (typeof body !== 'function')
+      throw new RpcError(
+        'invalid-argument',
+        `what is offered as '${path}' is a function or a class, got ${show(body)}`,
+      );
     const isClass = Object.getOwnPropertyDescriptor(body, 'prototype')?.writable === false;
     const definition: Definition = {
       name: path,

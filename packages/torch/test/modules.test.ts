@@ -180,6 +180,13 @@ it('lets methods be called of a class that was offered', () => {
   expect(me.offered.classOf(object)).toBeUndefined();
 });
 
+it.each([[5], [null], ['text'], [{}]])('offers no %j: it is no function and no class', (body) => {
+  expect(() => me.offer('modules.nothing', body as never)).toThrow(
+    /what is offered as 'modules.nothing' is a function or a class, got /,
+  );
+  expect(() => me.offered.definition('modules.nothing')).toThrow(/modules.nothing/);
+});
+
 it('calls methods of a class that was offered through an RRef, and no others', async () => {
   const taken = (agents[1] as TorchAgent).offer('modules.Offered', Offered, ['add']);
   await me.run(async () => {

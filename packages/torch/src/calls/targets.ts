@@ -1,4 +1,5 @@
 /** @file What a call names: a function of Python, a TorchScript function, an operator, or a function of another worker here. */
+import { show } from '@backwire/rpc/internal';
 import { quoted } from '../pickle/refusal.ts';
 import { PyTuple, tupleOf } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
@@ -14,7 +15,10 @@ const OPERATOR_PREFIX = 'aten::';
 export class PyKwargs {
   readonly entries: ReadonlyMap<string, unknown>;
 
+  /** @throws TypeError for what is no object of names and values. */
   constructor(entries: Readonly<Record<string, unknown>>) {
+    if (typeof entries !== 'object' || entries === null || Symbol.iterator in entries)
+      throw new TypeError(`keyword arguments are an object, as in py.kwargs({ dim: 0 }); got ${show(entries)}`);
     this.entries = new Map(Object.entries(entries));
   }
 }

@@ -95,6 +95,8 @@ describe('files that torch.save wrote', () => {
   });
 
   it('what is no state dict is named', () => {
+    for (const bytes of [null, undefined, 'model.pt', new ArrayBuffer(8)] as never[])
+      expect(() => loadStateDict(bytes)).toThrow(/read from its bytes, a Uint8Array; got/);
     expect(() => loadStateDict(file('checkpoint'))).toThrow(/\['model'\] is no tensor/);
     expect(() => loadStateDict(file('checkpoint'), { at: ['nope'] })).toThrow(/\['nope'\] is not there/);
     expect(() => loadStateDict(file('checkpoint'), { at: ['epoch'] })).toThrow(/\['epoch'\] is no dict/);

@@ -1,4 +1,5 @@
 /** @file Reads files of torch.save: a closed list of names, tensors over the file's own bytes. */
+import { show } from '@backwire/rpc/internal';
 import { Parameter, type Tensor, TensorError, sparseCooTensor } from '@backwire/tensor';
 import { storageFromBytes, tensorFromParts, type Storage } from '@backwire/tensor/internal';
 import { WireError } from '@backwire/wire/internal';
@@ -30,10 +31,12 @@ export interface TorchFileOptions {
  * alignment allows, which must not change afterwards; those that share a storage share it here. Element types that nothing computes with
  * come as OpaqueTensor.
  * @throws TensorError for a file that is damaged, that an old torch wrote (before 1.6), or that holds objects of Python classes: these
- * are not read, whatever they are.
+ * are not read, whatever they are. TypeError for what are no bytes.
  */
 export function loadTorchFile(bytes: Uint8Array, options: TorchFileOptions = {}): unknown {
   const { limits = DEFAULT_TORCH_LIMITS, exact = false } = options;
+  if (!(bytes instanceof Uint8Array))
+    throw new TypeError(`a file of torch.save is read from its bytes, a Uint8Array; got ${show(bytes)}`);
   try {
     return new FileReader(bytes, limits).read(exact);
   } catch (error) {

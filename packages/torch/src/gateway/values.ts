@@ -23,12 +23,6 @@ function number(value: unknown): number {
   return value;
 }
 
-/** @throws RangeError */
-function whole(value: unknown, low: number, high: number): number {
-  if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) return value as number;
-  throw new RangeError(`no whole number from ${low} to ${high}`);
-}
-
 function instance<T>(value: unknown, of: abstract new (...args: never[]) => T): T {
   if (value instanceof of) return value;
   throw new TypeError(`no ${of.name}`);
@@ -39,18 +33,17 @@ function found<T>(value: T | undefined, what: string): T {
   return value;
 }
 
-/** Bounds of Python's datetime, in the order in which the parts travel. */
-const DATE_TIME: readonly (readonly [part: keyof DateTimeParts, low: number, high: number])[] = [
-  ['year', 1, 9_999],
-  ['month', 1, 12],
-  ['day', 1, 31],
-  ['hour', 0, 23],
-  ['minute', 0, 59],
-  ['second', 0, 59],
-  ['microsecond', 0, 999_999],
-  ['fold', 0, 1],
+/** In the order in which they travel. */
+const DATE_TIME: readonly (keyof DateTimeParts)[] = [
+  'year',
+  'month',
+  'day',
+  'hour',
+  'minute',
+  'second',
+  'microsecond',
+  'fold',
 ];
-const MAX_DAYS = 999_999_999;
 
 function travelling<T>(type: Travelling<T>): Travelling<unknown> {
   return type as Travelling<unknown>;
@@ -86,22 +79,21 @@ const TYPES: Readonly<Record<string, Travelling<unknown>>> = {
   timedelta: travelling({
     match: PyTimeDelta,
     parts: ({ days, seconds, microseconds }) => [days, seconds, microseconds],
-    from: (days, seconds, microseconds) =>
-      new PyTimeDelta(whole(days, -MAX_DAYS, MAX_DAYS), whole(seconds, 0, 86_399), whole(microseconds, 0, 999_999)),
+    from: (days, seconds, microseconds) => new PyTimeDelta(number(days), number(seconds), number(microseconds)),
   }),
   timezone: travelling({
     match: PyTimeZone,
     parts: ({ offset }) => [offset],
-    from: (offset) => new PyTimeZone(instance(offset, PyTimeDelta)),
+    from: (offset) => new PyTimeZone(offset as PyTimeDelta),
   }),
   datetime: travelling({
     match: PyDateTime,
-    parts: (time) => [time.zone ?? null, ...DATE_TIME.map(([part]) => time[part])],
+    parts: (time) => [time.zone ?? null, ...DATE_TIME.map((part) => time[part])],
     from: (zone, ...parts) => {
-      const read = DATE_TIME.map(([part, low, high], i) => [part, whole(parts[i], low, high)] as const);
+      const read = DATE_TIME.map((part, i) => [part, parts[i]] as const);
       return new PyDateTime(
         Object.fromEntries(read) as unknown as DateTimeParts,
-        zone === null ? undefined : instance(zone, PyTimeZone),
+        (zone ?? undefined) as PyTimeZone | undefined,
       );
     },
   }),

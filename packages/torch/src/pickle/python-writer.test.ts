@@ -113,6 +113,16 @@ describe('what has no form', () => {
       { layers: [new nn.Linear(1, 1)] },
       'Python has no form for a Linear at .layers[0]; send its stateDict(), or an RRef to it',
     ],
+    [
+      'a generator',
+      { x: (function* () {})() },
+      'Python has no form for a Generator at .x; send an array of what it yields',
+    ],
+    [
+      'an async generator',
+      (async function* () {})(),
+      'Python has no form for a AsyncGenerator; send an array of what it yields',
+    ],
     ['a WeakMap', new WeakMap(), 'Python has no form for a WeakMap'],
     ['an integer that is too long', [2n ** 2040n], 'an integer of more than 255 bytes at [0]'],
   ];

@@ -139,7 +139,9 @@ class PythonWriter extends ObjectWriter {
         ? '; use PyDateTime.from'
         : value instanceof nn.Module
           ? '; send its stateDict(), or an RRef to it'
-          : '';
+          : /Generator\]$/.test(tag)
+            ? '; send an array of what it yields'
+            : '';
     return new TypeError(`Python has no form for ${nameOf(value)}${this.place()}${hint}`);
   }
 

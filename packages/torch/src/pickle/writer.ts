@@ -135,5 +135,8 @@ export function nameOf(value: unknown): string {
   if (value === null || value === undefined) return 'None';
   if (typeof value !== 'object') return `a ${typeof value}`;
   const { constructor } = value as { constructor?: unknown };
-  return typeof constructor === 'function' && constructor.name !== '' ? `a ${constructor.name}` : 'an object';
+  if (typeof constructor === 'function' && constructor.name !== '') return `a ${constructor.name}`;
+  // Generators have no constructor that is a function.
+  const tag = Object.prototype.toString.call(value).slice('[object '.length, -1);
+  return tag === 'Object' ? 'an object' : `a ${tag}`;
 }

@@ -1,10 +1,13 @@
 /** @file Python's numbers and ranges that JavaScript has no equal of. */
+import { show } from '@backwire/rpc/internal';
 
 /** A float, also where its value is a whole number, which would else travel as an int. */
 export class PyFloat {
   readonly value: number;
 
+  /** @throws TypeError for what is no number. */
   constructor(value: number) {
+    if (typeof value !== 'number') throw new TypeError(`a PyFloat is made of a number, got ${show(value)}`);
     this.value = value;
   }
 
@@ -18,7 +21,10 @@ export class PyComplex {
   readonly real: number;
   readonly imag: number;
 
+  /** @throws TypeError for parts that are no numbers. */
   constructor(real: number, imag: number) {
+    if (typeof real !== 'number' || typeof imag !== 'number')
+      throw new TypeError(`a PyComplex is made of two numbers, got ${show(real)} and ${show(imag)}`);
     this.real = real;
     this.imag = imag;
   }

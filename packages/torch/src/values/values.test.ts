@@ -1,7 +1,8 @@
 /** @file Values of Python that JavaScript has no equal of. */
 import { describe, expect, it } from 'vitest';
 import { PyDeque, PyTuple, scriptDict, scriptList, tupleOf } from './containers.ts';
-import { PyFloat, PyRange } from './numbers.ts';
+import { py } from '../py.ts';
+import { PyComplex, PyFloat, PyRange } from './numbers.ts';
 import { PyException } from './objects.ts';
 import { PyDateTime, PyTimeDelta, PyTimeZone } from './time.ts';
 import { PyName } from './name.ts';
@@ -68,6 +69,50 @@ describe('times', () => {
     );
     expect(new PyDateTime(parts).toDate().toISOString()).toBe('2024-01-01T01:00:00.001Z');
     expect(new PyTimeDelta(-1, 5, 6).milliseconds).toBe(-86_400_000 + 5_000 + 0.006);
+  });
+});
+
+describe('times that Python does not have are refused, naming the part:', () => {
+  const noon = { year: 2024, month: 2, day: 29, hour: 12, minute: 0, second: 0, microsecond: 0, fold: 0 };
+  it.each<[string, () => unknown, string | RegExp]>([
+    ['day 30 of a leap February', () => new PyDateTime({ ...noon, day: 30 }), /the day of 2024-2 .* 1 to 29, got 30/],
+    ['day 29 of another', () => new PyDateTime({ ...noon, year: 2023 }), /the day of 2023-2 .* 1 to 28, got 29/],
+    ['month 13', () => new PyDateTime({ ...noon, month: 13 }), /the month of a datetime .* 1 to 12, got 13/],
+    ['year 0', () => new PyDateTime({ ...noon, year: 0 }), /the year of a datetime .* 1 to 9999, got 0/],
+    ['half a second', () => new PyDateTime({ ...noon, second: 0.5 }), /the second of a datetime .* got 0.5/],
+    ['a part left out', () => new PyDateTime({ ...noon, fold: undefined as never }), /the fold .* got undefined/],
+    ['a zone of no class', () => new PyDateTime(noon, 'UTC' as never), /zone of a datetime is a PyTimeZone, got 'UTC'/],
+    ['no valid Date', () => PyDateTime.from(new Date(NaN)), /the year of a datetime .* got NaN/],
+    ['a Date of year 10000', () => PyDateTime.from(new Date('+010000-01-01T00:00:00Z')), /the year .* got 10000/],
+    ['a day of seconds', () => new PyTimeDelta(0, 86_400, 0), /seconds is .* 0 to 86399, got 86400/],
+    ['too many days', () => new PyTimeDelta(1e9, 0, 0), /days is .* got 1000000000/],
+    ['microseconds as text', () => new PyTimeDelta(0, 0, '1' as never), /microseconds is .* got '1'/],
+    ['a zone a day away', () => new PyTimeZone(new PyTimeDelta(1, 0, 0)), /offset of a timezone is less than a day/],
+    ['a zone of a number', () => new PyTimeZone(60 as never), /offset of a timezone is a PyTimeDelta, got 60/],
+  ])('%s', (_, make, message) => {
+    expect(make).toThrow(message);
+  });
+
+  it('and those at the bounds are taken', () => {
+    expect(new PyDateTime(noon).day).toBe(29);
+    expect(new PyTimeDelta(-999_999_999, 86_399, 999_999).days).toBe(-999_999_999);
+    expect(new PyTimeZone(new PyTimeDelta(-1, 0, 1)).offset.milliseconds).toBeGreaterThan(-86_400_000);
+    expect(PyDateTime.from(new Date('1900-02-28T00:00:00Z')).toDate().getTime()).toBe(-2_203_977_600_000);
+    expect(() => new PyDateTime({ ...noon, year: 1900 })).toThrow(/the day of 1900-2 is a whole number from 1 to 28/);
+  });
+});
+
+describe('what is no value of Python is refused at once:', () => {
+  it.each<[string, () => unknown, RegExp]>([
+    ['a float of text', () => py.float('abc' as never), /made of a number, got 'abc'/],
+    ['a float of nothing', () => py.float(undefined as never), /made of a number, got undefined/],
+    ['a complex number of text', () => new PyComplex(1, '2' as never), /two numbers, got 1 and '2'/],
+    ['keyword arguments of text', () => py.kwargs('ab' as never), /py\.kwargs\(\{ dim: 0 \}\); got 'ab'/],
+    ['keyword arguments of a list', () => py.kwargs([1] as never), /got a list/],
+    ['keyword arguments of a Map', () => py.kwargs(new Map([['a', 1]]) as never), /got an object of class Map/],
+    ['keyword arguments of null', () => py.kwargs(null as never), /got null/],
+  ])('%s', (_, make, message) => {
+    expect(make).toThrow(message);
   });
 });
 
