@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { inLoop } from '../liveness/keep-alive.ts';
 import { encodeWish, type Wish } from '../protocol/admission.ts';
 import { EMPTY_VIEW, isRefusal, join, lifeOf, type View, type ViewMember } from '../protocol/membership.ts';
@@ -156,6 +156,40 @@ describe('one at the door', () => {
     expect((await keys.wishes()).size).toBe(0);
     const joined = await groupOn(store).join({ name: 'b', id: 1, size: undefined, ...at }, Infinity);
     expect(joined.view.members.map(({ name }) => name)).toEqual(['b']);
+  });
+
+  it('is waited for while it takes others in, however long that takes', { timeout: 30_000 }, async () => {
+    const { store, keys, wait } = await atDoor(member('a', 0, 1));
+    const lease = await store.lease(LEASE_MS);
+    const tries = vi.spyOn(store, 'compareAndSet');
+    await keys.takeDoor('x#9', lease);
+    const waiting = wait();
+    let over = false;
+    void waiting.then(() => (over = true));
+    for (let batches = 1; batches <= 4; batches++) {
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
+      expect([over, await keys.goOn('x#9', batches, lease)]).toEqual([false, true]);
+    }
+    // Nobody wrote anything to see whether the door is free.
+    expect(tries.mock.calls.filter(([key, expected]) => key === 'door' && expected === null)).toHaveLength(1);
+    await lease.revoke();
+    expect(await keys.goOn('x#9', 5, await store.lease(LEASE_MS))).toBe(false);
+    expect(await waiting).toBe('looked-at');
+    expect((await keys.view()).members.map(lifeOf)).toEqual(['a#1']);
+  });
+
+  it('goes away when another stands there, and leaves it the rest', async () => {
+    const { store, keys, wait, views } = await atDoor(member('a', 0, 1));
+    const setView = keys.setView.bind(keys);
+    vi.spyOn(keys, 'setView').mockImplementation(async (before, next) => {
+      // Its lease was lost for a moment, and somebody else has come.
+      await store.set('door', new TextEncoder().encode('x#9'));
+      await store.set('wishes/b#2', encodeWish(wants(member('b', 1, 2))));
+      return setView(before, next);
+    });
+    expect(await wait()).toBe('looked-at');
+    expect(views.map(({ members }) => members.map(lifeOf))).toEqual([['a#1']]);
+    expect([await keys.door(), [...(await keys.wishes()).keys()]]).toEqual(['x#9', ['b#2']]);
   });
 
   it('goes away when the store fails it, and others may stand there', async () => {

@@ -25,7 +25,7 @@ const LINGER_MS_PER_MEMBER = 0.25;
 const DOOR_MS = 1_000;
 /** The same for those that leave: they have little time, and so has whoever stands there. */
 const HASTY_DOOR_MS = 200;
-/** Whoever stands at the door and takes nobody in for so long is not waited for. */
+/** Whoever stands at the door and takes nobody in for so long is not waited for: all that wait would set a view that each of them makes larger. */
 const PATIENCE_MS = 5_000;
 
 /**
@@ -49,10 +49,17 @@ export class Entrance {
     const looked = keys.watchWish(life, stop.signal);
     try {
       await keys.wish(life, wish, lease);
-      const until = performance.now() + PATIENCE_MS;
+      let until = performance.now() + PATIENCE_MS;
+      let seen: string | undefined;
       const everyMs = wish.kind === 'join' ? DOOR_MS : HASTY_DOOR_MS;
       while (performance.now() < until) {
-        if (await keys.takeDoor(life, lease)) {
+        // Asked first, since many ask: a store writes down every try, won or lost, but reads for all of a process at once.
+        const door = await keys.door();
+        if (door !== undefined && door !== seen) {
+          seen = door;
+          until = performance.now() + PATIENCE_MS;
+        }
+        if (door === undefined && (await keys.takeDoor(life, lease))) {
           const served = this.serve(life);
           if (wish.kind === 'leave') await served;
           else await Promise.race([served, looked]);
@@ -93,12 +100,14 @@ export class Entrance {
   private async takeIn(life: Life): Promise<void> {
     const { keys, lease, signal, rewrite, onView } = this.options;
     let view: View | undefined;
+    let batches = 0;
     while (!signal.aborted) {
       const wishes = await keys.wishes();
       if (wishes.size === 0) {
         await keys.leaveDoor();
         // Who came before the door was free counts on the one who stood there.
         if ((await keys.wishes()).size === 0 || !(await keys.takeDoor(life, lease))) return;
+        batches = 0;
         continue;
       }
       view ??= await keys.view();
@@ -111,8 +120,11 @@ export class Entrance {
         view = taken.view;
         onView(view);
       }
+      // Who waits goes on waiting. Another that stands here meanwhile does the rest.
+      const isHere = await keys.goOn(life, ++batches, lease);
       // Whoever cannot be taken in finds out why by itself.
       await keys.answer(wishes.keys());
+      if (!isHere) return;
       await sleep(view.members.length * LINGER_MS_PER_MEMBER);
     }
   }

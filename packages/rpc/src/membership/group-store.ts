@@ -165,12 +165,25 @@ export class GroupStore {
     return (await this.ask((store) => store.compareAndSet(DOOR_KEY, null, encoder.encode(life), { lease }))).ok;
   }
 
+  /** Says at the door that others were taken in, `batches` times by now. False when `life` does not stand there any more. */
+  async goOn(life: Life, batches: number, lease: Lease): Promise<boolean> {
+    const said = (times: number): Uint8Array => encoder.encode(times === 0 ? life : `${life} ${times}`);
+    const change = this.ask((store) => store.compareAndSet(DOOR_KEY, said(batches - 1), said(batches), { lease }));
+    return (await change).ok;
+  }
+
+  /** Who stands at the door, with how often others were taken in: another text is a sign that they are; undefined: nobody. */
+  async door(): Promise<string | undefined> {
+    const found = await this.ask((store) => store.get(DOOR_KEY));
+    return found === undefined ? undefined : decoder.decode(found);
+  }
+
   async leaveDoor(): Promise<void> {
     await this.ask((store) => store.delete(DOOR_KEY));
   }
 
   async isDoorTaken(): Promise<boolean> {
-    return (await this.ask((store) => store.get(DOOR_KEY))) !== undefined;
+    return (await this.door()) !== undefined;
   }
 
   /**
