@@ -44,16 +44,15 @@ export async function held(): Promise<Held> {
 }
 
 function below(): { handles: number; heapBytes: number } {
-  const backend = tf().backend() as unknown as {
-    numDataIds?: () => number;
-    binding?: { getNumOfTensors(): number };
-    wasm?: { HEAPU8: Uint8Array };
-  };
+  const of = (name: string): object | undefined => tf().engine().registry[name];
+  const native = of('tensorflow') as { binding?: { getNumOfTensors(): number } } | undefined;
+  const heap = of('wasm') as { numDataIds(): number; wasm: { HEAPU8: Uint8Array } } | undefined;
   const name = backendName();
-  if (name === 'tensorflow') return { handles: backend.binding?.getNumOfTensors() ?? 0, heapBytes: 0 };
-  if (name === 'wasm' || name === 'blas')
-    return { handles: backend.numDataIds?.() ?? 0, heapBytes: backend.wasm?.HEAPU8.length ?? 0 };
-  return { handles: 0, heapBytes: 0 };
+  if (name === 'cpu' || name === 'webgpu') return { handles: 0, heapBytes: 0 };
+  return {
+    handles: (native?.binding?.getNumOfTensors() ?? 0) + (heap?.numDataIds() ?? 0),
+    heapBytes: heap?.wasm.HEAPU8.length ?? 0,
+  };
 }
 
 /**

@@ -5,7 +5,7 @@ import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, Worth } from './backend.ts';
 import { openBlas } from './blas.ts';
 import { cpuBackend } from './cpu.ts';
-import { openTensorflow, TENSORFLOW_WORTH } from './tensorflow.ts';
+import { openTensorflow } from './tensorflow.ts';
 import { provideBackends } from './tfjs-engine.ts';
 import { loadsAtOnce, loadTf, requireHere, tf } from './tfjs.ts';
 import { hasTfjsNode } from './tfjs-node.ts';
@@ -23,7 +23,8 @@ const openers: Readonly<Record<BackendName, Opener>> = {
   cpu: { worth: cpuBackend.worth, open: () => cpuBackend },
   wasm: { worth: WASM_WORTH, open: openWasm },
   blas: { worth: WASM_WORTH, open: openBlas },
-  tensorflow: { worth: TENSORFLOW_WORTH, open: openTensorflow },
+  // On a GPU less is worth a kernel, which is known once it is open.
+  tensorflow: { worth: WASM_WORTH, open: openTensorflow },
   webgpu: { worth: WEBGPU_WORTH, open: openWebgpu },
 };
 

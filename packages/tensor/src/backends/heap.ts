@@ -14,7 +14,7 @@ interface Module {
 }
 
 const BYTES: Readonly<Record<DeviceDType, number>> = { float32: 4, int32: 4, bool: 1 };
-/** Blocks start and end at multiples of it: a cache line. */
+/** Blocks start and end at multiples of it: a cache line, and what TensorFlow reads in place. */
 const GRAIN = 64;
 
 /** Memory on the heap. */
@@ -49,6 +49,8 @@ export class Heap {
   /** Freed blocks by size. */
   private readonly spare = new Map<number, number[]>();
   private spareBytes = 0;
+  /** What the allocator gave for each block, which starts at the next multiple of the grain. */
+  private readonly given = new Map<number, number>();
 
   constructor(backend: BackendWasm) {
     this.backend = backend;
@@ -75,7 +77,7 @@ export class Heap {
     }
     const size = sizeOf(block.nbytes);
     if (size > limits.heapSpareBlockBytes || this.spareBytes + size > limits.heapSpareBytes) {
-      this.module._free(block.at);
+      this.giveBack(block.at);
       return;
     }
     const list = this.spare.get(size);
@@ -109,16 +111,24 @@ export class Heap {
       this.spareBytes -= size;
       return spare;
     }
-    const at = this.module._malloc(size) >>> 0;
-    if (at !== 0) return at;
-    this.releaseSpare();
-    const again = this.module._malloc(size) >>> 0;
-    if (again === 0) throw new TensorError(`the WebAssembly heap has no place for ${nbytes} bytes`);
-    return again;
+    let given = this.module._malloc(size + GRAIN) >>> 0;
+    if (given === 0) {
+      this.releaseSpare();
+      given = this.module._malloc(size + GRAIN) >>> 0;
+    }
+    if (given === 0) throw new TensorError(`the WebAssembly heap has no place for ${nbytes} bytes`);
+    const at = Math.ceil(given / GRAIN) * GRAIN;
+    this.given.set(at, given);
+    return at;
+  }
+
+  private giveBack(at: number): void {
+    this.module._free(this.given.get(at) as number);
+    this.given.delete(at);
   }
 
   private releaseSpare(): void {
-    for (const list of this.spare.values()) for (const at of list) this.module._free(at);
+    for (const list of this.spare.values()) for (const at of list) this.giveBack(at);
     this.spare.clear();
     this.spareBytes = 0;
   }

@@ -18,7 +18,8 @@ describe('the table of quirks', () => {
   it('keeps avoided kernels from being used', () => {
     expect(usable('wasm', 'ClipByValue')).toBe(false);
     expect(usable('blas', 'ClipByValue')).toBe(false);
-    expect(usable('tensorflow', 'ClipByValue')).toBe(true);
+    expect(usable('tensorflow', 'ClipByValue')).toBe(false);
+    expect(usable('webgpu', 'ClipByValue')).toBe(true);
     expect(usable('wasm', 'Add')).toBe(true);
     if (backendName() === 'wasm') {
       expect(backendFor('ClipByValue', 'elementwise', 2 ** 30)).toBeUndefined();

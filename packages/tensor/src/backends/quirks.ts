@@ -105,6 +105,12 @@ export const QUIRKS: readonly Quirk[] = [
   },
   {
     backend: 'tensorflow',
+    kernels: ['_FusedMatMul'],
+    does: 'damages its heap in the native operation MatMul while the profiler of Node runs',
+    answer: { at: 'products are its BatchMatMulV2, which does not: backends/tensorflow-host.ts' },
+  },
+  {
+    backend: 'tensorflow',
     kernels: ['Reshape'],
     does: 'runs a real operation for another shape of the same memory',
     answer: { at: 'backends/tensorflow.ts keeps the latest shape of a buffer' },
@@ -173,6 +179,9 @@ export const QUIRKS: readonly Quirk[] = [
   },
 ];
 
+/** Whose kernels are those of wasm but for the products. */
+const onItsHeap: ReadonlySet<string> = new Set(['blas', 'tensorflow']);
+
 const avoided = new Map<string, ReadonlySet<string>>(
   (['cpu', 'wasm', 'blas', 'tensorflow', 'webgpu'] as const).map((name) => [
     name,
@@ -180,7 +189,7 @@ const avoided = new Map<string, ReadonlySet<string>>(
       QUIRKS.filter(
         (q) =>
           q.answer === 'avoid' &&
-          (q.backend === name || q.backend === 'all' || (q.backend === 'wasm' && name === 'blas')),
+          (q.backend === name || q.backend === 'all' || (q.backend === 'wasm' && onItsHeap.has(name))),
       ).flatMap((q) => q.kernels),
     ),
   ]),

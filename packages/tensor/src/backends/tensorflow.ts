@@ -1,12 +1,13 @@
-/** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. */
+/** @file The native TensorFlow backend: used when @tensorflow/tfjs-node or -gpu is installed. Here is what it does on a GPU. */
 import type { Device } from '../device.ts';
 import { InvariantError, TensorError } from '../errors.ts';
 import { sameShape, type Shape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
 import { NativeOps, type Attribute, type Binding, type Handle } from './tf-native.ts';
+import { TensorflowOnHost } from './tensorflow-host.ts';
 import { loadTfjsNode } from './tfjs-node.ts';
 
-export const TENSORFLOW_WORTH: Worth = {
+const GPU_WORTH: Worth = {
   elementwise: 8192,
   broadcast: 8192,
   reduce: 8192,
@@ -20,7 +21,11 @@ let opened: Backend | undefined;
 
 /** Loads the native addon. `byName`: it was asked for, not just tried. @throws TensorError where neither package is installed. */
 export function openTensorflow(byName: boolean): Backend {
-  return (opened ??= new Tensorflow((loadTfjsNode(byName).backend() as unknown as { binding: Binding }).binding));
+  if (opened !== undefined) return opened;
+  const { binding } = loadTfjsNode(byName).backend() as unknown as { binding: Binding };
+  const ops = new NativeOps(binding);
+  // The addon puts every tensor on the first GPU, where it was built for one and finds it.
+  return (opened = binding.isUsingGpuDevice?.() === true ? new TensorflowOnGpu(ops) : new TensorflowOnHost(ops));
 }
 
 /** Native operations by the names TensorFlow.js has for its kernels, where only the name differs. */
@@ -67,20 +72,18 @@ class NativeBuffer implements DeviceBuffer {
 
 type Run = (inputs: readonly Handle[], attrs: Readonly<Record<string, unknown>>) => Handle;
 
-class Tensorflow implements Backend {
+export class TensorflowOnGpu implements Backend {
   readonly name = 'tensorflow';
-  /** The addon puts every tensor on the first GPU, where it was built for one and finds it. */
-  readonly device: Device;
+  readonly device: Device = 'gpu:0';
   // Uploads are lazy, and alias the source when its address happens to be aligned.
   readonly aliasesUploads = true;
-  readonly worth = TENSORFLOW_WORTH;
+  readonly worth = GPU_WORTH;
   private readonly ops: NativeOps;
   private readonly kernels: ReadonlyMap<string, Run>;
 
-  constructor(binding: Binding) {
-    this.device = binding.isUsingGpuDevice?.() === true ? 'gpu:0' : 'cpu';
-    this.ops = new NativeOps(binding);
-    this.kernels = kernelsOf(this.ops);
+  constructor(ops: NativeOps) {
+    this.ops = ops;
+    this.kernels = kernelsOf(ops);
   }
 
   /** Only noted: the tensor is made with the shape it is first read with. */

@@ -81,6 +81,12 @@ export class NativeOps {
     return this.binding.executeOp(op, attrs, ids, 1)[0] as Handle;
   }
 
+  /** Copies `value` over the memory of `into`, which has its shape and a first dimension of 1: a result that is read has memory made for it. */
+  put(into: Handle, value: Handle): void {
+    const first = { id: this.list([0]), shape: [1] };
+    this.free(this.run('InplaceUpdate', [into, first, value]));
+  }
+
   /** An operation whose second input is a list of dimensions. */
   runAlong(op: string, input: Handle, dims: readonly number[], attrs: readonly Attribute[] = NONE): Handle {
     return this.binding.executeOp(op, attrs, [input.id, this.list(dims)], 1)[0] as Handle;
