@@ -88,6 +88,7 @@ describe('explore', () => {
     expect(explore(endless, { maxStates: 100 })).toMatchObject({ complete: false, states: 100 });
     expect(explore(endless, { maxDepth: 10 })).toMatchObject({ complete: false, depth: 10 });
     expect(explore(endless, { maxMs: 5 }).complete).toBe(false);
+    expect(explore(endless, { maxHeapBytes: 1 })).toMatchObject({ complete: false, states: 1 });
     expect(() => assertExplored(explore(endless, { maxStates: 10 }))).toThrow('cut by its bounds');
   });
 });

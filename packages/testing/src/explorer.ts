@@ -1,5 +1,6 @@
 /** @file Explicit-state breadth-first exploration: every interleaving of a model up to its bounds, with shortest counter-examples. */
 import { performance } from 'node:perf_hooks';
+import { getHeapStatistics } from 'node:v8';
 import { canonical } from './canonical.ts';
 import { HashSet64 } from './hash-set.ts';
 
@@ -34,6 +35,8 @@ export interface ExploreOptions {
   readonly maxDepth?: number;
   /** Real milliseconds. @default unbounded */
   readonly maxMs?: number;
+  /** Of V8's heap, which holds the states that were found and not left yet. @default 85 % of what V8 allows itself */
+  readonly maxHeapBytes?: number;
 }
 
 /** What was seen. */
@@ -82,11 +85,15 @@ export function assertExplored(result: Exploration<unknown>): void {
   if (result.violation !== undefined || !result.complete) throw new Error(formatExploration(result));
 }
 
+/** States left between two looks at the heap. */
+const HEAP_EVERY = 4_096;
+
 class Explorer<S> {
   readonly #model: Model<S>;
   readonly #maxStates: number;
   readonly #maxDepth: number;
   readonly #maxMs: number;
+  readonly #maxHeapBytes: number;
   readonly #seen = new HashSet64();
   readonly #path = new PathStore();
   readonly #started = performance.now();
@@ -100,6 +107,7 @@ class Explorer<S> {
     this.#maxStates = options.maxStates ?? 2_000_000;
     this.#maxDepth = options.maxDepth ?? Infinity;
     this.#maxMs = options.maxMs ?? Infinity;
+    this.#maxHeapBytes = options.maxHeapBytes ?? 0.85 * getHeapStatistics().heap_size_limit;
   }
 
   run(): Exploration<S> {
@@ -132,7 +140,10 @@ class Explorer<S> {
     for (let i = 0; i < level.states.length && this.#violation === undefined; i++) {
       const state = level.states[i] as S;
       const index = level.indices[i] as number;
-      if (this.#seen.size >= this.#maxStates || performance.now() - this.#started > this.#maxMs) {
+      // Nobody comes back to it.
+      level.states[i] = undefined as S;
+      const isFull = i % HEAP_EVERY === 0 && getHeapStatistics().used_heap_size > this.#maxHeapBytes;
+      if (isFull || this.#seen.size >= this.#maxStates || performance.now() - this.#started > this.#maxMs) {
         this.#cut = true;
         next.states.length = 0;
         return;
