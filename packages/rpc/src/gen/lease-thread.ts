@@ -570,15 +570,15 @@ function compress(state, rounds, words, view, at) {
 	for (let i = 16; i < 64; i++) {
 		const early = words[i - 15];
 		const late = words[i - 2];
-		const s0 = turn$1(early, 7) ^ turn$1(early, 18) ^ early >>> 3;
-		const s1 = turn$1(late, 17) ^ turn$1(late, 19) ^ late >>> 10;
+		const s0 = turn(early, 7) ^ turn(early, 18) ^ early >>> 3;
+		const s1 = turn(late, 17) ^ turn(late, 19) ^ late >>> 10;
 		words[i] = words[i - 16] + s0 + words[i - 7] + s1;
 	}
 	let [a, b, c, d, e, f, g, h] = state;
 	for (let i = 0; i < 64; i++) {
-		const s1 = turn$1(e, 6) ^ turn$1(e, 11) ^ turn$1(e, 25);
+		const s1 = turn(e, 6) ^ turn(e, 11) ^ turn(e, 25);
 		const one = h + s1 + (e & f ^ ~e & g) + rounds[i] + words[i] | 0;
-		const two = (turn$1(a, 2) ^ turn$1(a, 13) ^ turn$1(a, 22)) + (a & b ^ a & c ^ b & c) | 0;
+		const two = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + (a & b ^ a & c ^ b & c) | 0;
 		[h, g, f, e, d, c, b, a] = [
 			g,
 			f,
@@ -601,7 +601,7 @@ function compress(state, rounds, words, view, at) {
 		h
 	].entries()) state[i] = state[i] + word;
 }
-function turn$1(word, by) {
+function turn(word, by) {
 	return word >>> by | word << 32 - by;
 }
 function constants() {
@@ -2137,16 +2137,16 @@ function speakerOf(protocol) {
 	return made;
 }
 async function post$1(url, body, signal) {
-	const { request, agent } = await speakerOf(new URL(url).protocol);
+	const speaker = await speakerOf(new URL(url).protocol);
 	const content = Buffer.from(JSON.stringify(body));
 	const headers = {
 		"content-type": "application/json",
 		"content-length": content.length
 	};
 	return new Promise((resolve, reject) => {
-		const asked = request(url, {
+		const asked = speaker.request(url, {
 			method: "POST",
-			agent,
+			agent: speaker.agent,
 			headers,
 			signal
 		}, resolve);
@@ -2163,34 +2163,41 @@ async function json(answer) {
 	}
 	return JSON.parse(text);
 }
-let underWay = 0;
-const waiting = new Set();
-async function inTurn(signal, ask) {
-	signal.throwIfAborted();
-	if (underWay < MAX_UNDER_WAY) underWay++;
-	else await turn(signal);
-	try {
-		return await ask();
-	} finally {
-		const [next] = waiting;
-		if (next === void 0) underWay--;
-		else next();
+const NOT_ASKED = "NOT_ASKED";
+var Turns = class {
+	underWay = 0;
+	waiting = new Set();
+	async take(signal, ask) {
+		if (this.underWay < MAX_UNDER_WAY) this.underWay++;
+		else await this.turn(signal);
+		try {
+			if (signal.aborted) throw notAsked(signal);
+			return await ask();
+		} finally {
+			const [next] = this.waiting;
+			if (next === void 0) this.underWay--;
+			else next();
+		}
 	}
-}
-function turn(signal) {
-	return new Promise((resolve, reject) => {
-		const take = () => {
-			waiting.delete(take);
-			signal.removeEventListener("abort", leave);
-			resolve();
-		};
-		const leave = () => {
-			waiting.delete(take);
-			reject(signal.reason);
-		};
-		waiting.add(take);
-		signal.addEventListener("abort", leave, { once: true });
-	});
+	turn(signal) {
+		return new Promise((resolve, reject) => {
+			const take = () => {
+				this.waiting.delete(take);
+				signal.removeEventListener("abort", leave);
+				resolve();
+			};
+			const leave = () => {
+				this.waiting.delete(take);
+				reject(notAsked(signal));
+			};
+			if (signal.aborted) return leave();
+			this.waiting.add(take);
+			signal.addEventListener("abort", leave, { once: true });
+		});
+	}
+};
+function notAsked({ reason }) {
+	return Object.assign(new Error("other requests to the server took all the time", { cause: reason }), { code: NOT_ASKED });
 }
 // src/stores/patience.ts
 const STANDSTILL_MS = 200;
@@ -2223,15 +2230,18 @@ const UNSENT = new Set([
 	"ENOTFOUND",
 	"EAI_AGAIN",
 	"EHOSTUNREACH",
-	"ENETUNREACH"
+	"ENETUNREACH",
+	NOT_ASKED
 ]);
 var BusyError = class extends RpcError {};
 var EtcdApi = class {
 	endpoints;
 	patience;
+	turns;
 	preferred = 0;
 	constructor(endpoints, { requestMs = REQUEST_MS, strict = false } = {}) {
 		this.endpoints = endpoints;
+		this.turns = endpoints.map(() => new Turns());
 		this.patience = endpoints.map(() => new Patience(requestMs, strict ? 1 : void 0));
 	}
 	async call(path, body, signal, once = false) {
@@ -2240,8 +2250,9 @@ var EtcdApi = class {
 		for (let i = 0; i < this.endpoints.length; i++) {
 			const at = (first + i) % this.endpoints.length;
 			const patience = this.patience[at];
+			const turns = this.turns[at];
 			try {
-				return await patience.limit([signal], (limit) => inTurn(limit, async () => {
+				return await patience.limit([signal], (limit) => turns.take(limit, async () => {
 					const response = await post$1(this.url(at, path), body, limit);
 					const answer = await json(response);
 					this.preferred = at;

@@ -1,7 +1,7 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
 import type { IncomingMessage } from 'node:http';
 import { bareText, RpcError } from '../base/errors.ts';
-import { MAX_ANSWER_CHARS, inTurn, json, post } from './etcd-http.ts';
+import { MAX_ANSWER_CHARS, NOT_ASKED, Turns, json, post } from './etcd-http.ts';
 import { Patience } from './patience.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
@@ -31,7 +31,14 @@ interface WatchAnswer {
 const REQUEST_MS = 10_000;
 
 /** Why no connection was there. */
-const UNSENT: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH']);
+const UNSENT: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  NOT_ASKED,
+]);
 
 /** An answer of etcd's that it cannot do it now: it has no leader, or too much to do. */
 class BusyError extends RpcError {}
@@ -45,6 +52,7 @@ export function isBusy(error: unknown): boolean {
 export class EtcdApi {
   readonly endpoints: readonly string[];
   private readonly patience: readonly Patience[];
+  private readonly turns: readonly Turns[];
   private preferred = 0;
 
   /**
@@ -53,6 +61,7 @@ export class EtcdApi {
    */
   constructor(endpoints: readonly string[], { requestMs = REQUEST_MS, strict = false } = {}) {
     this.endpoints = endpoints;
+    this.turns = endpoints.map(() => new Turns());
     this.patience = endpoints.map(() => new Patience(requestMs, strict ? 1 : undefined));
   }
 
@@ -66,9 +75,10 @@ export class EtcdApi {
     for (let i = 0; i < this.endpoints.length; i++) {
       const at = (first + i) % this.endpoints.length;
       const patience = this.patience[at] as Patience;
+      const turns = this.turns[at] as Turns;
       try {
         return await patience.limit([signal], (limit) =>
-          inTurn(limit, async () => {
+          turns.take(limit, async () => {
             const response = await post(this.url(at, path), body, limit);
             const answer = await json(response);
             this.preferred = at;

@@ -3,6 +3,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { EtcdApi } from './etcd-api.ts';
+import { Turns } from './etcd-http.ts';
 import { etcdStore } from './etcd.ts';
 
 const cleanups: (() => unknown)[] = [];
@@ -69,6 +70,41 @@ test('a server that answers nothing fails all of them in the time of one', async
   );
   // Not one after another, which would be seven times as long.
   expect(performance.now() - began).toBeLessThan(1_500);
+});
+
+test('one server that answers nothing does not hold up another', async () => {
+  const [hung, other] = [await slow(), await slow()];
+  const silent = new EtcdApi([hung.endpoint], { requestMs: 2_000 });
+  const lost = Promise.allSettled(Array.from({ length: 64 }, () => silent.call('/v3/kv/put', {})));
+  await expect.poll(() => hung.open.length).toBe(32);
+  const answering = setInterval(() => other.open.splice(0).forEach(answer), 1);
+  cleanups.push(() => clearInterval(answering));
+  const began = performance.now();
+  const prompt = new EtcdApi([other.endpoint]);
+  await Promise.all(Array.from({ length: 64 }, () => prompt.call('/v3/kv/put', {})));
+  expect(performance.now() - began).toBeLessThan(1_500);
+  expect((await lost).map(({ status }) => status)).toEqual(Array(64).fill('rejected'));
+});
+
+test('whoever gives up in the line is told that nothing was asked, and nothing is', async () => {
+  const turns = new Turns();
+  let end = (): void => undefined;
+  const ended = new Promise<void>((resolve) => (end = resolve));
+  const first = Array.from({ length: 32 }, () => turns.take(new AbortController().signal, () => ended));
+  const [waits, was] = [new AbortController(), new AbortController()];
+  was.abort();
+  let asked = 0;
+  const ask = async (): Promise<number> => asked++;
+  const given = [turns.take(waits.signal, ask), turns.take(was.signal, ask)];
+  const last = turns.take(new AbortController().signal, ask);
+  waits.abort();
+  for (const one of given) await expect(one).rejects.toMatchObject({ code: 'NOT_ASKED' });
+  end();
+  await Promise.all(first);
+  expect([await last, asked]).toEqual([0, 1]);
+  // Its time was over when its turn came.
+  await expect(turns.take(was.signal, ask)).rejects.toMatchObject({ code: 'NOT_ASKED' });
+  expect(asked).toBe(1);
 });
 
 test('whoever gives up waiting leaves the line, and whoever gives up an answer its place in it', async () => {

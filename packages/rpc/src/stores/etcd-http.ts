@@ -8,7 +8,7 @@ export const MAX_ANSWER_CHARS = 64 * 1024 * 1024;
 const IDLE_MS = 4_000;
 const MAX_IDLE = 16;
 /**
- * Requests of one thread that are under way. A server that is asked a thousand things at once answers none of them in its time; the same in
+ * Requests to one server that are under way. One that is asked a thousand things at once answers none of them in its time; the same in
  * turns takes no longer, since it writes as many together as there are while it waits for its disk.
  */
 const MAX_UNDER_WAY = 32;
@@ -55,37 +55,48 @@ export async function json(answer: IncomingMessage): Promise<Record<string, unkn
   return JSON.parse(text) as Record<string, unknown>;
 }
 
-let underWay = 0;
-/** Those that wait for their turn. */
-const waiting = new Set<() => void>();
+/** Why a request that was given up while it waited for its turn has certainly not been made. */
+export const NOT_ASKED = 'NOT_ASKED';
 
-/** Runs `ask` when it is its turn among the requests of this thread. @throws what `ask` does, and `signal`'s reason. */
-export async function inTurn<T>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
-  signal.throwIfAborted();
-  if (underWay < MAX_UNDER_WAY) underWay++;
-  else await turn(signal);
-  try {
-    return await ask();
-  } finally {
-    const [next] = waiting;
-    if (next === undefined) underWay--;
-    else next();
+/** The line in which requests to one server stand. */
+export class Turns {
+  private underWay = 0;
+  private readonly waiting = new Set<() => void>();
+
+  /** Runs `ask` when it is its turn. @throws what `ask` does, and an error with the code NOT_ASKED when `signal` aborts before. */
+  async take<T>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
+    if (this.underWay < MAX_UNDER_WAY) this.underWay++;
+    else await this.turn(signal);
+    try {
+      if (signal.aborted) throw notAsked(signal);
+      return await ask();
+    } finally {
+      const [next] = this.waiting;
+      if (next === undefined) this.underWay--;
+      else next();
+    }
+  }
+
+  /** Resolves with the place of a request that is over. */
+  private turn(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const take = (): void => {
+        this.waiting.delete(take);
+        signal.removeEventListener('abort', leave);
+        resolve();
+      };
+      const leave = (): void => {
+        this.waiting.delete(take);
+        reject(notAsked(signal));
+      };
+      if (signal.aborted) return leave();
+      this.waiting.add(take);
+      signal.addEventListener('abort', leave, { once: true });
+    });
   }
 }
 
-/** Resolves with the place of a request that is over. */
-function turn(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const take = (): void => {
-      waiting.delete(take);
-      signal.removeEventListener('abort', leave);
-      resolve();
-    };
-    const leave = (): void => {
-      waiting.delete(take);
-      reject(signal.reason as Error);
-    };
-    waiting.add(take);
-    signal.addEventListener('abort', leave, { once: true });
-  });
+function notAsked({ reason }: AbortSignal): Error {
+  const error = new Error('other requests to the server took all the time', { cause: reason });
+  return Object.assign(error, { code: NOT_ASKED });
 }
