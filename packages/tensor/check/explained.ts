@@ -430,7 +430,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'betas in single precision',
     reason:
-      'the kernel of native TensorFlow for Adam takes 1 - beta from betas of single precision: averages of squares differ by 1e-5 of themselves',
+      'on a GPU the kernel of native TensorFlow for Adam takes 1 - beta from betas of single precision: averages of squares differ by 1e-5 of themselves',
     holds: ({ difference, backend }) => {
       const [own, peer] = [Number(difference.ours.split(' ').at(-1)), Number(difference.torchs)];
       const near = Math.abs(own - peer) <= 2e-5 * Math.abs(peer);
