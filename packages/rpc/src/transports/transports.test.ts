@@ -73,16 +73,27 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-async function listen(transport: Transport, onConnection: (connection: Connection) => void): Promise<Listener> {
-  const listener = await transport.listen({}, onConnection);
+async function listen(
+  transport: Transport,
+  onConnection: (connection: Connection) => void,
+  host?: string,
+): Promise<Listener> {
+  const listener = await transport.listen({ host }, onConnection);
   cleanups.push(() => listener.close());
   return listener;
 }
 
-async function pair(transport: Transport): Promise<{ dialled: Connection; accepted: Connection; listener: Listener }> {
+/** An address of this process alone: a port that is let go of there is not taken by another test meanwhile. Linux has them all. */
+const OWN_HOST =
+  process.platform === 'linux' ? `127.91.${(process.pid >> 8) & 255}.${(process.pid & 127) + 1}` : undefined;
+
+async function pair(
+  transport: Transport,
+  host?: string,
+): Promise<{ dialled: Connection; accepted: Connection; listener: Listener }> {
   let accept!: (connection: Connection) => void;
   const incoming = new Promise<Connection>((resolve) => (accept = resolve));
-  const listener = await listen(transport, accept);
+  const listener = await listen(transport, accept, host);
   const dialled = await transport.dial(listener.endpoint);
   const accepted = await incoming;
   cleanups.push(() => {
@@ -331,7 +342,7 @@ describe.each(transports)('%s', (name, make) => {
   });
 
   test('a closed listener refuses at once; its connections live on', async () => {
-    const { dialled, accepted, listener } = await pair(make());
+    const { dialled, accepted, listener } = await pair(make(), OWN_HOST);
     await listener.close();
     await listener.close();
     await expect(make().dial(listener.endpoint)).rejects.toMatchObject({ code: 'unavailable' });
