@@ -20,39 +20,13 @@ describe.runIf(backendName() === 'tensorflow' && currentDevice() === 'cpu')('nat
     ...new Float32Array(Uint8Array.from(backend.download(buffer)).buffer),
   ];
 
+  const A = [1, 2, 3, 4];
+  const B = [2, 4, 8, 16];
   it.each<[string, readonly number[][], readonly number[]]>([
-    [
-      'Add',
-      [
-        [1, 2, 3, 4],
-        [10, 20, 30, 40],
-      ],
-      [11, 22, 33, 44],
-    ],
-    [
-      'Sub',
-      [
-        [1, 2, 3, 4],
-        [10, 20, 30, 40],
-      ],
-      [-9, -18, -27, -36],
-    ],
-    [
-      'Multiply',
-      [
-        [1, 2, 3, 4],
-        [10, 20, 30, 40],
-      ],
-      [10, 40, 90, 160],
-    ],
-    [
-      'RealDiv',
-      [
-        [1, 2, 3, 4],
-        [2, 2, 2, 2],
-      ],
-      [0.5, 1, 1.5, 2],
-    ],
+    ['Add', [A, B], [3, 6, 11, 20]],
+    ['Sub', [A, B], [-1, -2, -5, -12]],
+    ['Multiply', [A, B], [2, 8, 24, 64]],
+    ['RealDiv', [A, B], [0.5, 0.5, 0.375, 0.25]],
     ['Neg', [[1, -2, 3, -4]], [-1, 2, -3, 4]],
     ['Abs', [[1, -2, 3, -4]], [1, 2, 3, 4]],
     ['Sqrt', [[1, 4, 9, 16]], [1, 2, 3, 4]],

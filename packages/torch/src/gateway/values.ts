@@ -93,7 +93,7 @@ const TYPES: Readonly<Record<string, Travelling<unknown>>> = {
       const read = DATE_TIME.map((part, i) => [part, parts[i]] as const);
       return new PyDateTime(
         Object.fromEntries(read) as unknown as DateTimeParts,
-        (zone ?? undefined) as PyTimeZone | undefined,
+        zone === null ? undefined : instance(zone, PyTimeZone),
       );
     },
   }),
