@@ -3,6 +3,9 @@ import { named, type Named } from '../named.ts';
 import { Tensor } from '../tensor.ts';
 import { check, type Takes } from './takes.ts';
 
+/** As many tensors as the operation takes; one that takes fewer at times says so itself. */
+type Operands = readonly [Tensor, Tensor, Tensor, Tensor, ...Tensor[]];
+
 /** One operation: tensors and attributes in, one new tensor out. */
 export interface Op<A> {
   /** Its key in the derivative table. */
@@ -16,7 +19,12 @@ export interface Op<A> {
   /** Whether its result is on another device than its inputs. */
   readonly moves?: boolean;
   /** Computes the result; sees and records no history. */
-  readonly forward: (inputs: readonly Tensor[], attrs: A) => Tensor;
+  forward(this: void, inputs: readonly Tensor[], attrs: A): Tensor;
+}
+
+/** The attributes of operations along one dimension. */
+export interface Along {
+  readonly dim: number;
 }
 
 /** The name of an operation, from which PyTorch's follows: 'layerNorm' is layer_norm there. Both, where it does not. */
@@ -28,7 +36,11 @@ function bothOf(names: Names): readonly [name: string, torch: string] {
 }
 
 /** Defines an operation. */
-export function defineOp<A = undefined>(names: Names, takes: Takes, forward: Op<A>['forward']): Op<A> {
+export function defineOp<A = undefined>(
+  names: Names,
+  takes: Takes,
+  forward: (inputs: Operands, attrs: A) => Tensor,
+): Op<A> {
   const [name, torch] = bothOf(names);
   const gradName = `${torch.replace(/(?:^|_+)([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())}Backward0`;
   return { name, gradName, torch: `aten::${torch}`, takes, forward };

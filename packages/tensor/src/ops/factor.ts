@@ -29,7 +29,7 @@ function packed(parts: readonly Float64Array[], like: Tensor, batch: readonly nu
 }
 
 /** Parts of a packed result: `sizes` are shapes behind the batch. */
-function unpacked(t: Tensor, shapes: readonly (readonly number[])[]): Tensor[] {
+export function unpacked(t: Tensor, shapes: readonly (readonly number[])[]): Tensor[] {
   const batch = t.shape.slice(0, -1);
   let at = 0;
   return shapes.map((shape) => {
@@ -92,7 +92,7 @@ export interface FactorAttrs {
 }
 
 const qrOp = defineOp<FactorAttrs>(['qr', 'linalg_qr'], each(PRECISE), ([t], { m, n }) => {
-  const { list, batch } = matricesOf(t as Tensor);
+  const { list, batch } = matricesOf(t);
   const k = Math.min(m, n);
   const parts = list.map((a) => {
     const q = householder(a, m, n);
@@ -101,7 +101,7 @@ const qrOp = defineOp<FactorAttrs>(['qr', 'linalg_qr'], each(PRECISE), ([t], { m
     out.set(a.subarray(0, k * n), m * k);
     return out;
   });
-  return packed(parts, t as Tensor, batch, m * k + k * n);
+  return packed(parts, t, batch, m * k + k * n);
 });
 
 /** Q with orthonormal columns and R upper triangular, Q R = A: [..., m, n] to [..., m, k] and [..., k, n], k the smaller of both. */
@@ -170,12 +170,12 @@ function rotate(a: Float64Array, v: Float64Array, n: number, p: number, q: numbe
 }
 
 const eighOp = defineOp<FactorAttrs>(['eigh', 'linalg_eigh'], each(PRECISE), ([t], { n }) => {
-  const { list, batch } = matricesOf(t as Tensor);
+  const { list, batch } = matricesOf(t);
   const parts = list.map((a) => {
     const { values, vectors } = jacobi(a, n);
     return Float64Array.from([...values, ...vectors]);
   });
-  return packed(parts, t as Tensor, batch, n + n * n);
+  return packed(parts, t, batch, n + n * n);
 });
 
 /** The eigenvalues of symmetric matrices, ascending, and eigenvectors as columns; the sign of a vector is open. Reads the lower triangle. */
@@ -219,13 +219,9 @@ function singular(given: Float64Array, m: number, n: number): { u: Float64Array;
     for (let i = 0; i < m; i++) u[i * n + to] = length === 0 ? 0 : (a[i * n + from] as number) / length;
     for (let i = 0; i < n; i++) w[i * n + to] = v[i * n + from] as number;
   });
-  completed(
-    u,
-    m,
-    n,
-    Float64Array.from(order, (j) => lengths[j] as number),
-  );
-  return { u, s: Float64Array.from(order, (j) => lengths[j] as number), v: w };
+  const s = Float64Array.from(order, (j) => lengths[j] as number);
+  completed(u, m, n, s);
+  return { u, s, v: w };
 }
 
 function orthogonalise(a: Float64Array, v: Float64Array, m: number, n: number, p: number, q: number): boolean {
@@ -282,7 +278,7 @@ function transposedOf(a: Float64Array, m: number, n: number): Float64Array {
 }
 
 const svdOp = defineOp<FactorAttrs>(['svd', 'linalg_svd'], each(PRECISE), ([t], { m, n }) => {
-  const { list, batch } = matricesOf(t as Tensor);
+  const { list, batch } = matricesOf(t);
   const k = Math.min(m, n);
   const parts = list.map((a) => {
     const tall = m >= n;
@@ -290,7 +286,7 @@ const svdOp = defineOp<FactorAttrs>(['svd', 'linalg_svd'], each(PRECISE), ([t], 
     const [left, right] = tall ? [u, transposedOf(v, n, n)] : [v, transposedOf(u, n, m)];
     return Float64Array.from([...left, ...s, ...right]);
   });
-  return packed(parts, t as Tensor, batch, m * k + k + k * n);
+  return packed(parts, t, batch, m * k + k + k * n);
 });
 
 /**
@@ -316,7 +312,7 @@ export const svdvals = defineFunction(['svdvals', 'linalg_svdvals'], each(PRECIS
   sweep(() => svd(t).s),
 );
 
-const logAbsDetOp = defineOp(['logAbsDet', 'linalg_slogdet'], each(PRECISE), ([t]) => logAbs(t as Tensor));
+const logAbsDetOp = defineOp(['logAbsDet', 'linalg_slogdet'], each(PRECISE), ([t]) => logAbs(t));
 
 /** log |det| by the diagonal of R: the determinant itself may overflow. */
 function logAbs(t: Tensor): Tensor {

@@ -10,6 +10,14 @@ export interface Int64Blocks {
   readonly post: number;
 }
 
+/** The sum of each block. */
+export function sumInt64({ array, pre, red, post }: Int64Blocks): BigInt64Array {
+  const out = new BigInt64Array(pre * post);
+  for (let p = 0, at = 0; p < pre; p++)
+    for (let r = 0; r < red; r++) for (let q = 0; q < post; q++) out[p * post + q]! += array[at++]!;
+  return out;
+}
+
 /** The product of each block. */
 export function prodInt64({ array, pre, red, post }: Int64Blocks): BigInt64Array {
   const out = new BigInt64Array(pre * post).fill(1n);

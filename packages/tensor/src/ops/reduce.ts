@@ -1,7 +1,6 @@
 /** @file Reductions: sum, mean, prod, max, min and their relatives. */
 import { backendFor, runKernel } from './kernels.ts';
 import {
-  allocate,
   cast,
   decode,
   dtypes,
@@ -18,8 +17,8 @@ import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { normalizeDim, normalizeDims, reducedShape, sizeOf, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
-import { defineFunction, defineOp } from './define.ts';
-import { extremeInt64, prodInt64, scanInt64, takeInt64, type Int64Blocks } from './int64-reduce.ts';
+import { defineFunction, defineOp, type Op } from './define.ts';
+import { extremeInt64, prodInt64, scanInt64, sumInt64, takeInt64, type Int64Blocks } from './int64-reduce.ts';
 import { apply } from './op.ts';
 import { ALL, each, FLOATING, REAL, REAL_NUMBER } from './takes.ts';
 
@@ -40,15 +39,22 @@ interface Blocks<A = NumberArray> {
   readonly post: number;
 }
 
+/** The sizes of [before, reduced, after] where the reduced dimensions are neighbours, else undefined. */
+function blockSizes(shape: Shape, dims: readonly number[]): Omit<Blocks, 'array'> | undefined {
+  const first = dims[0] ?? 0;
+  if (!dims.every((d, i) => d === first + i)) return undefined;
+  const after = first + dims.length;
+  return {
+    pre: sizeOf(shape.slice(0, first)),
+    red: sizeOf(shape.slice(first, after)),
+    post: sizeOf(shape.slice(after)),
+  };
+}
+
 /** Brings the reduced dimensions together without copying where they are neighbours already. */
 function rawBlocks(t: Tensor, dims: readonly number[]): Blocks<TypedArrays[DType]> {
-  const first = dims[0] ?? 0;
-  const together = dims.every((d, i) => d === first + i);
-  if (together) {
-    const pre = sizeOf(t.shape.slice(0, first));
-    const red = sizeOf(t.shape.slice(first, first + dims.length));
-    return { array: readArray(t), pre, red, post: sizeOf(t.shape.slice(first + dims.length)) };
-  }
+  const sizes = blockSizes(t.shape, dims);
+  if (sizes !== undefined) return { array: readArray(t), ...sizes };
   const kept = t.shape.map((_, i) => i).filter((i) => !dims.includes(i));
   const red = sizeOf(dims.map((d) => t.shape[d] as number));
   const array = readPermuted(t, [...kept, ...dims]);
@@ -59,12 +65,9 @@ function rawBlocks(t: Tensor, dims: readonly number[]): Blocks<TypedArrays[DType
 function sumsOnDevice(t: Tensor, dims: readonly number[], shape: Shape, mean: boolean): Tensor | undefined {
   if (t.dtype !== 'float32' || t.size === 0) return undefined;
   const backend = backendFor('SumBlocks', 'reduce', t.size);
-  if (backend === undefined) return undefined;
-  const first = dims[0] ?? 0;
-  if (!dims.every((d, i) => d === first + i)) return undefined;
-  const pre = sizeOf(t.shape.slice(0, first));
-  const red = sizeOf(t.shape.slice(first, first + dims.length));
-  const attrs = { pre, red, post: sizeOf(t.shape.slice(first + dims.length)), divisor: mean ? red : 1 };
+  const sizes = blockSizes(t.shape, dims);
+  if (backend === undefined || sizes === undefined) return undefined;
+  const attrs = { ...sizes, divisor: mean ? sizes.red : 1 };
   return runKernel(backend, 'SumBlocks', { x: t }, attrs, 'float32', shape);
 }
 
@@ -111,11 +114,10 @@ function sumBlocks({ array, pre, red, post }: Blocks): Float64Array {
   return out;
 }
 
-const sumOp = defineOp<ReduceAttrs>('sum', each(ALL), ([t], { dims, keepDim }) => {
-  const input = t as Tensor;
+const sumOp = defineOp<ReduceAttrs>('sum', each(ALL), ([input], { dims, keepDim }) => {
   const shape = reducedShape(input.shape, dims, keepDim);
   // Integers add up in int64, as in PyTorch.
-  if (input.dtype === 'int64') return fromArray(sumInt64(input, dims), 'int64', shape);
+  if (input.dtype === 'int64') return fromArray(sumInt64(int64Blocks(input, dims)), 'int64', shape);
   const dtype: DType = isDifferentiable(input.dtype) ? input.dtype : 'int64';
   const computed = sumsOnDevice(input, dims, shape, false);
   if (computed !== undefined) return computed;
@@ -127,26 +129,12 @@ const sumOp = defineOp<ReduceAttrs>('sum', each(ALL), ([t], { dims, keepDim }) =
   return fromArray(encodeLanes(sumBlocks(blocks(input, dims)), dtype), dtype, shape);
 });
 
-function sumInt64(t: Tensor, dims: readonly number[]): BigInt64Array {
-  const kept = t.shape.map((_, i) => i).filter((i) => !dims.includes(i));
-  const source = readPermuted(t, [...kept, ...dims]) as BigInt64Array;
-  const red = sizeOf(dims.map((d) => t.shape[d] as number));
-  const out = allocate('int64', sizeOf(kept.map((d) => t.shape[d] as number)));
-  for (let p = 0; p < out.length; p++) {
-    let total = 0n;
-    for (let r = 0; r < red; r++) total += source[p * red + r] as bigint;
-    out[p] = total;
-  }
-  return out;
-}
-
 /** The sum over `dim`; bool and integers give int64. */
 export const sum = named('aten::sum', (t: Tensor, dim?: Dims, keepDim = false): Tensor => {
   return apply(sumOp, [t.sparse === undefined ? t : t.toDense()], { dims: normalizeDims(dim, t.rank), keepDim });
 });
 
-const meanOp = defineOp<ReduceAttrs>('mean', each(FLOATING), ([t], { dims, keepDim }) => {
-  const input = t as Tensor;
+const meanOp = defineOp<ReduceAttrs>('mean', each(FLOATING), ([input], { dims, keepDim }) => {
   const shape = reducedShape(input.shape, dims, keepDim);
   const computed = sumsOnDevice(input, dims, shape, true);
   if (computed !== undefined) return computed;
@@ -166,8 +154,7 @@ function isWhole(t: Tensor): boolean {
   return kind === 'int' || kind === 'bool';
 }
 
-const prodOp = defineOp<ReduceAttrs>('prod', each(ALL), ([t], { dims, keepDim }) => {
-  const input = t as Tensor;
+const prodOp = defineOp<ReduceAttrs>('prod', each(ALL), ([input], { dims, keepDim }) => {
   const shape = reducedShape(input.shape, dims, keepDim);
   if (isWhole(input)) return fromArray(prodInt64(int64Blocks(input, dims)), 'int64', shape);
   if (input.dtype === 'complex64') return fromArray(complexProducts(blocks(input, dims)), 'complex64', shape);
@@ -240,9 +227,8 @@ function requireElements(red: number): void {
   if (red === 0) throw new ShapeError('Expected reduction dim to have non-zero size.');
 }
 
-const extremeOp = (name: string, torch: string, sign: 1 | -1): ReturnType<typeof defineOp<ReduceAttrs>> =>
-  defineOp<ReduceAttrs>([name, torch], each(REAL), ([t], { dims, keepDim }) => {
-    const input = t as Tensor;
+const extremeOp = (name: string, torch: string, sign: 1 | -1): Op<ReduceAttrs> =>
+  defineOp([name, torch], each(REAL), ([input], { dims, keepDim }) => {
     const { dtype } = input;
     const computed = sign === 1 ? largestOnDevice(input, dims, keepDim) : undefined;
     if (computed !== undefined) return computed;
@@ -289,16 +275,10 @@ function argExtreme(t: Tensor, dim: number | undefined, keepDim: boolean, sign: 
   return fromArray(out, 'int64', reducedShape(t.shape, dims, keepDim));
 }
 
-const argMaxOp = defineOp<{ dim: number | undefined; keepDim: boolean }>(
-  ['argMax', 'argmax'],
-  each(REAL_NUMBER),
-  ([t], a) => argExtreme(t as Tensor, a.dim, a.keepDim, 1),
-);
-const argMinOp = defineOp<{ dim: number | undefined; keepDim: boolean }>(
-  ['argMin', 'argmin'],
-  each(REAL_NUMBER),
-  ([t], a) => argExtreme(t as Tensor, a.dim, a.keepDim, -1),
-);
+const argExtremeOp = (name: string, torch: string, sign: 1 | -1): Op<{ dim: number | undefined; keepDim: boolean }> =>
+  defineOp([name, torch], each(REAL_NUMBER), ([t], { dim, keepDim }) => argExtreme(t, dim, keepDim, sign));
+const argMaxOp = argExtremeOp('argMax', 'argmax', 1);
+const argMinOp = argExtremeOp('argMin', 'argmin', -1);
 
 /** int64 positions of the largest elements along `dim`, or in the flattened tensor. */
 export const argMax = named('aten::argmax', (t: Tensor, dim?: number, keepDim = false): Tensor => {
@@ -333,8 +313,8 @@ export const all = defineFunction('all', each(ALL), (t: Tensor, dim?: Dims, keep
   truth(t, dim, keepDim, true),
 );
 
-const cumsumOp = defineOp<{ dim: number }>('cumsum', each(ALL), ([t], { dim }) => scan(t as Tensor, dim, false));
-const cumprodOp = defineOp<{ dim: number }>('cumprod', each(ALL), ([t], { dim }) => scan(t as Tensor, dim, true));
+const cumsumOp = defineOp<{ dim: number }>('cumsum', each(ALL), ([t], { dim }) => scan(t, dim, false));
+const cumprodOp = defineOp<{ dim: number }>('cumprod', each(ALL), ([t], { dim }) => scan(t, dim, true));
 
 function scan(t: Tensor, dim: number, product: boolean): Tensor {
   const dims = t.rank === 0 ? [] : [dim];
@@ -364,8 +344,3 @@ export const cumsum = named('aten::cumsum', (t: Tensor, dim: number): Tensor =>
 export const cumprod = named('aten::cumprod', (t: Tensor, dim: number): Tensor =>
   apply(cumprodOp, [t], { dim: normalizeDim(dim, t.rank) }),
 );
-
-/** The shape with reduced dimensions put back as one: what a gradient needs to broadcast. */
-export function keptShape(shape: Shape, dims: readonly number[]): number[] {
-  return shape.map((n, i) => (dims.includes(i) ? 1 : n));
-}

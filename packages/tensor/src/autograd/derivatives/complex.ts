@@ -5,6 +5,7 @@ import { where } from '../../ops/where.ts';
 import type { DType } from '../../dtype.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative } from '../op-node.ts';
+import { linear, rule } from './rule.ts';
 
 /** z / |z|, and 0 at 0: the slope of |z|. Of real numbers the sign. */
 export function signOf(z: Tensor): Tensor {
@@ -15,31 +16,25 @@ export function signOf(z: Tensor): Tensor {
 }
 
 export const complex: Readonly<Record<string, Derivative>> = {
-  complex: {
-    save: [],
-    backward: (grad, saved) => [real(grad).to(saved.dtypes[0] as DType), imag(grad).to(saved.dtypes[1] as DType)],
-  },
-  real: { save: [], backward: (grad) => [join(grad, zerosLike(grad))] },
-  imag: { save: [], backward: (grad) => [join(zerosLike(grad), grad)] },
-  conj: { save: [], backward: (grad) => [conj(grad)] },
-  angle: {
-    save: [0],
-    backward: (grad, saved) => {
-      const z = saved.input(0);
-      if (z.dtype !== 'complex64') return [zerosLike(grad)];
-      const size = z.abs().square();
-      const zero = size.detach().eq(0);
-      const turn = join(zeros([]), zeros([]).add(1));
-      return [
-        where(
-          zero,
-          0,
-          grad
-            .mul(z)
-            .div(where(zero, 1, size))
-            .mul(turn),
-        ),
-      ];
-    },
-  },
+  complex: linear((grad, saved) => [real(grad).to(saved.dtypes[0] as DType), imag(grad).to(saved.dtypes[1] as DType)]),
+  real: linear((grad) => [join(grad, zerosLike(grad))]),
+  imag: linear((grad) => [join(zerosLike(grad), grad)]),
+  conj: linear((grad) => [conj(grad)]),
+  angle: rule([0], (grad, saved) => {
+    const z = saved.input(0);
+    if (z.dtype !== 'complex64') return [zerosLike(grad)];
+    const size = z.abs().square();
+    const zero = size.detach().eq(0);
+    const turn = join(zeros([]), zeros([]).add(1));
+    return [
+      where(
+        zero,
+        0,
+        grad
+          .mul(z)
+          .div(where(zero, 1, size))
+          .mul(turn),
+      ),
+    ];
+  }),
 };

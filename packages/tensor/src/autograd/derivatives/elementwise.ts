@@ -8,41 +8,34 @@ import { where } from '../../ops/where.ts';
 import { thresholdGrad } from '../../ops/threshold-gradient.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
-import { crossed } from './products.ts';
 import { signOf } from './complex.ts';
+import { crossed, linear, rule } from './rule.ts';
 
 /** A function of one argument whose derivative is written on the input. */
-const ofInput = (rule: (grad: Tensor, x: Tensor) => Tensor): Derivative => ({
-  save: [0],
-  backward: (grad, saved) => [rule(grad, saved.input(0))],
-});
+const ofInput = (slope: (grad: Tensor, x: Tensor) => Tensor): Derivative =>
+  rule([0], (grad, saved) => [slope(grad, saved.input(0))]);
 
 /** A function of one argument whose derivative is written on the result. */
-const ofOutput = (rule: (grad: Tensor, y: Tensor) => Tensor): Derivative => ({
-  save: ['output'],
-  backward: (grad, saved) => [rule(grad, saved.output())],
-});
+const ofOutput = (slope: (grad: Tensor, y: Tensor) => Tensor): Derivative =>
+  rule(['output'], (grad, saved) => [slope(grad, saved.output())]);
 
 /** PyTorch has none either: asking for it is a mistake that zeros would hide. */
-const missing = (name: string): Derivative => ({
-  save: [],
-  backward: () => {
+const missing = (name: string): Derivative =>
+  rule([], () => {
     throw new AutogradError(`derivative for aten::${name} is not implemented`);
-  },
-});
+  });
 
 /** Constant almost everywhere. */
-const zero: Derivative = { save: [], backward: (grad) => [zerosLike(grad)] };
+const zero = linear((grad) => [zerosLike(grad)]);
 
 /** A function of two: a sum for each that wants it, over the dimensions it was broadcast along. */
 const ofBoth = (
   save: Derivative['save'],
-  rule: (grad: Tensor, saved: Saved) => readonly [a: () => Tensor, b: () => Tensor],
-): Derivative => ({
-  save,
-  backward: (grad, saved) =>
-    rule(grad, saved).map((share, i) => (saved.needs[i] === true ? sumTo(share(), saved.shapes[i] as never) : null)),
-});
+  shares: (grad: Tensor, saved: Saved) => readonly [a: () => Tensor, b: () => Tensor],
+): Derivative =>
+  rule(save, (grad, saved) =>
+    shares(grad, saved).map((share, i) => (saved.needs[i] === true ? sumTo(share(), saved.shapes[i] as never) : null)),
+  );
 
 /** Ties give half to each operand, NaN all to both. */
 const extreme = (loses: (a: Tensor, b: Tensor) => Tensor): Derivative =>
@@ -106,7 +99,7 @@ const binaries: Readonly<Record<string, Derivative>> = {
 const ERF_SLOPE = 2 / Math.sqrt(Math.PI);
 
 const unaries: Readonly<Record<string, Derivative>> = {
-  neg: { save: [], backward: (grad) => [grad.neg()] },
+  neg: linear((grad) => [grad.neg()]),
   abs: ofInput((g, x) => g.mul(signOf(x))),
   sign: zero,
   exp: ofOutput((g, y) => g.mul(conj(y))),
@@ -120,20 +113,14 @@ const unaries: Readonly<Record<string, Derivative>> = {
   square: ofInput((g, x) => g.mul(conj(x)).mul(2)),
   reciprocal: ofOutput((g, y) => g.neg().mul(conj(y.mul(y)))),
   relu: ofOutput(thresholdGrad),
-  thresholdGrad: {
-    save: [1],
-    backward: (grad, saved) => [thresholdGrad(grad, saved.input(1).detach()), null],
-  },
-  elu: {
-    save: [0],
-    // Not from the result: far below zero that is too close to -alpha to tell the slope.
-    backward: (grad, saved, { alpha, scale }: EluAttrs) => {
-      const x = saved.input(0);
-      // At zero the slope has none, as in PyTorch.
-      const below = where(x.detach().lt(0), x, 0).exp();
-      return [grad.mul(where(x.detach().le(0), below.mul(alpha * scale), scale))];
-    },
-  },
+  thresholdGrad: rule([1], (grad, saved) => [thresholdGrad(grad, saved.input(1).detach()), null]),
+  // Not from the result: far below zero that is too close to -alpha to tell the slope.
+  elu: rule([0], (grad, saved, { alpha, scale }: EluAttrs) => {
+    const x = saved.input(0);
+    // At zero the slope has none, as in PyTorch.
+    const below = where(x.detach().lt(0), x, 0).exp();
+    return [grad.mul(where(x.detach().le(0), below.mul(alpha * scale), scale))];
+  }),
   silu: ofInput((g, x) => {
     const s = x.sigmoid();
     return g.mul(conj(s.mul(x.mul(s.neg().add(1)).add(1))));
@@ -168,25 +155,19 @@ const unaries: Readonly<Record<string, Derivative>> = {
 };
 
 const selection: Readonly<Record<string, Derivative>> = {
-  where: {
-    save: [0],
-    backward: (grad, saved) => {
-      const condition = saved.input(0);
-      return [
-        null,
-        saved.needs[1] === true ? sumTo(where(condition, grad, 0), saved.shapes[1] as never) : null,
-        saved.needs[2] === true ? sumTo(where(condition, 0, grad), saved.shapes[2] as never) : null,
-      ];
-    },
-  },
-  clamp: {
-    save: [0],
-    backward: (grad, saved, attrs: { min: number | undefined; max: number | undefined }) => {
-      const x = saved.input(0).detach();
-      const inside = x.ge(attrs.min ?? -Infinity).logicalAnd(x.le(attrs.max ?? Infinity));
-      return [where(inside, grad, 0)];
-    },
-  },
+  where: rule([0], (grad, saved) => {
+    const condition = saved.input(0);
+    return [
+      null,
+      saved.needs[1] === true ? sumTo(where(condition, grad, 0), saved.shapes[1] as never) : null,
+      saved.needs[2] === true ? sumTo(where(condition, 0, grad), saved.shapes[2] as never) : null,
+    ];
+  }),
+  clamp: rule([0], (grad, saved, attrs: { min: number | undefined; max: number | undefined }) => {
+    const x = saved.input(0).detach();
+    const inside = x.ge(attrs.min ?? -Infinity).logicalAnd(x.le(attrs.max ?? Infinity));
+    return [where(inside, grad, 0)];
+  }),
 };
 
 export const elementwise: Readonly<Record<string, Derivative>> = { ...binaries, ...unaries, ...selection };

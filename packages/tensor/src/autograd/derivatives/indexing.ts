@@ -1,5 +1,6 @@
 /** @file Derivatives of choosing and adding by index. */
 import { arange, zeros, zerosLike } from '../../creation.ts';
+import type { Along } from '../../ops/define.ts';
 import {
   embeddingBag,
   gather,
@@ -16,10 +17,7 @@ import { where } from '../../ops/where.ts';
 import type { Shape } from '../../shape.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
-
-interface Along {
-  readonly dim: number;
-}
+import { rule } from './rule.ts';
 
 /** Of products each factor's share; of extremes what is one, in equal parts. Formulas follow PyTorch's. */
 function scattered(grad: Tensor, saved: Saved, { dim, reduce, includeSelf }: ScatterReduceAttrs): (Tensor | null)[] {
@@ -66,72 +64,42 @@ function rowsAdded(grad: Tensor, saved: Saved, dim: number): Tensor {
 }
 
 export const indexing: Readonly<Record<string, Derivative>> = {
-  indexSelect: {
-    save: [1],
-    backward: (grad, saved, { dim }: Along) => [rowsAdded(grad, saved, dim), null],
-  },
-  indexAdd: {
-    save: [1],
-    backward: (grad, saved, { dim }: Along) => [
-      grad,
+  indexSelect: rule([1], (grad, saved, { dim }: Along) => [rowsAdded(grad, saved, dim), null]),
+  indexAdd: rule([1], (grad, saved, { dim }: Along) => [
+    grad,
+    null,
+    saved.needs[2] === true ? indexSelect(grad, dim, saved.input(1)).reshape(saved.shapes[2] as Shape) : null,
+  ]),
+  scaleGradient: rule([1], (grad, saved) => [grad.mul(saved.input(1)), null]),
+  indexCopy: rule([1], (grad, saved, { dim }: Along) => {
+    const index = saved.input(1);
+    const shape = saved.shapes[2] as Shape;
+    return [
+      indexCopy(grad, dim, index, zeros(shape, { dtype: grad.dtype })),
       null,
-      saved.needs[2] === true ? indexSelect(grad, dim, saved.input(1)).reshape(saved.shapes[2] as Shape) : null,
-    ],
-  },
-  scaleGradient: { save: [1], backward: (grad, saved) => [grad.mul(saved.input(1)), null] },
-  indexCopy: {
-    save: [1],
-    backward: (grad, saved, { dim }: Along) => {
-      const index = saved.input(1);
-      const shape = saved.shapes[2] as Shape;
-      return [
-        indexCopy(grad, dim, index, zeros(shape, { dtype: grad.dtype })),
-        null,
-        saved.needs[2] === true ? indexSelect(grad, dim, index).reshape(shape) : null,
-      ];
-    },
-  },
-  takeAt: {
-    save: [1],
-    backward: (grad, saved) => [putAt(grad, saved.input(1), saved.shapes[0] as Shape), null],
-  },
-  putAt: {
-    save: [1],
-    backward: (grad, saved) => [takeAt(grad, saved.input(1)), null],
-  },
-  embeddingBag: {
-    save: [1, 2],
-    backward: (grad, saved) => [
-      indexAdd(base(saved, grad), 0, saved.input(1), indexSelect(grad, 0, saved.input(2))),
+      saved.needs[2] === true ? indexSelect(grad, dim, index).reshape(shape) : null,
+    ];
+  }),
+  takeAt: rule([1], (grad, saved) => [putAt(grad, saved.input(1), saved.shapes[0] as Shape), null]),
+  putAt: rule([1], (grad, saved) => [takeAt(grad, saved.input(1)), null]),
+  embeddingBag: rule([1, 2], (grad, saved) => [
+    indexAdd(base(saved, grad), 0, saved.input(1), indexSelect(grad, 0, saved.input(2))),
+    null,
+    null,
+  ]),
+  gather: rule([1], (grad, saved, { dim }: Along) => [scatterAdd(base(saved, grad), dim, saved.input(1), grad), null]),
+  scatterAdd: rule([1], (grad, saved, { dim }: Along) => [
+    grad,
+    null,
+    saved.needs[2] === true ? gather(grad, dim, saved.input(1)) : null,
+  ]),
+  scatterReduce: rule([0, 1, 2, 'output'], (grad, saved, attrs: ScatterReduceAttrs) => scattered(grad, saved, attrs)),
+  scatter: rule([1], (grad, saved, { dim }: Along) => {
+    const index = saved.input(1);
+    return [
+      scatter(grad, dim, index, zeros(index.shape, { dtype: grad.dtype })),
       null,
-      null,
-    ],
-  },
-  gather: {
-    save: [1],
-    backward: (grad, saved, { dim }: Along) => [scatterAdd(base(saved, grad), dim, saved.input(1), grad), null],
-  },
-  scatterAdd: {
-    save: [1],
-    backward: (grad, saved, { dim }: Along) => [
-      grad,
-      null,
-      saved.needs[2] === true ? gather(grad, dim, saved.input(1)) : null,
-    ],
-  },
-  scatterReduce: {
-    save: [0, 1, 2, 'output'],
-    backward: (grad, saved, attrs: ScatterReduceAttrs) => scattered(grad, saved, attrs),
-  },
-  scatter: {
-    save: [1],
-    backward: (grad, saved, { dim }: Along) => {
-      const index = saved.input(1);
-      return [
-        scatter(grad, dim, index, zeros(index.shape, { dtype: grad.dtype })),
-        null,
-        saved.needs[2] === true ? gather(grad, dim, index) : null,
-      ];
-    },
-  },
+      saved.needs[2] === true ? gather(grad, dim, index) : null,
+    ];
+  }),
 };

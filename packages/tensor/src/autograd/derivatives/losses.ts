@@ -2,53 +2,47 @@
 import { BCE_EPS, bceGrad, bceSpread } from '../../ops/bce.ts';
 import { nll, nllGrad, type NllAttrs } from '../../ops/nll.ts';
 import type { Derivative, Saved } from '../op-node.ts';
+import { rule } from './rule.ts';
 
 /** Targets and class factors, where there are any, follow the differentiated input. */
 const labels: Derivative['save'] = (needs) => (needs.length === 3 ? [1, 2] : [1]);
 const factors = (saved: Saved) => (saved.shapes.length === 3 ? saved.input(2) : undefined);
 
 export const losses: Readonly<Record<string, Derivative>> = {
-  binaryCrossEntropy: {
-    save: [0, 1],
-    backward: (grad, saved) => {
-      const [p, target] = [saved.input(0), saved.input(1)];
-      return [
-        saved.needs[0] === true ? bceGrad(grad, p, target) : null,
-        saved.needs[1] === true ? grad.mul(p.neg().log1p().sub(p.log())) : null,
-      ];
-    },
-  },
-  binaryCrossEntropyGrad: {
-    save: [0, 1, 2],
-    backward: (again, saved) => {
-      const [grad, p, target] = [saved.input(0), saved.input(1), saved.input(2)];
-      // Not the quotient's own derivative: that is 1e12 at certain probabilities that are right, too.
-      const spread = p.add(BCE_EPS).mul(p.neg().add(1).add(BCE_EPS));
-      const curve = p.mul(p).sub(p.mul(target).mul(2)).add(target);
-      return [
-        saved.needs[0] === true ? again.mul(p.sub(target)).div(spread) : null,
-        saved.needs[1] === true ? again.mul(grad).mul(curve.div(spread.mul(spread))) : null,
-        saved.needs[2] === true ? again.mul(grad).neg().div(bceSpread(p)) : null,
-      ];
-    },
-  },
-  klDiv: {
-    save: [0, 1],
-    backward: (grad, saved) => {
-      const [input, target] = [saved.input(0), saved.input(1)];
-      return [
-        saved.needs[0] === true ? grad.neg().mul(target) : null,
-        // target / target is one, and NaN at zero, where there is no slope.
-        saved.needs[1] === true ? grad.mul(target.log().add(target.div(target)).sub(input)) : null,
-      ];
-    },
-  },
-  nllLoss: {
-    save: labels,
-    backward: (grad, saved, attrs: NllAttrs) => [nllGrad(grad, saved.input(1), factors(saved), attrs), null, null],
-  },
-  nllLossGrad: {
-    save: labels,
-    backward: (grad, saved, attrs: NllAttrs) => [nll(grad, saved.input(1), factors(saved), attrs), null, null],
-  },
+  binaryCrossEntropy: rule([0, 1], (grad, saved) => {
+    const [p, target] = [saved.input(0), saved.input(1)];
+    return [
+      saved.needs[0] === true ? bceGrad(grad, p, target) : null,
+      saved.needs[1] === true ? grad.mul(p.neg().log1p().sub(p.log())) : null,
+    ];
+  }),
+  binaryCrossEntropyGrad: rule([0, 1, 2], (again, saved) => {
+    const [grad, p, target] = [saved.input(0), saved.input(1), saved.input(2)];
+    // Not the quotient's own derivative: that is 1e12 at certain probabilities that are right, too.
+    const spread = p.add(BCE_EPS).mul(p.neg().add(1).add(BCE_EPS));
+    const curve = p.mul(p).sub(p.mul(target).mul(2)).add(target);
+    return [
+      saved.needs[0] === true ? again.mul(p.sub(target)).div(spread) : null,
+      saved.needs[1] === true ? again.mul(grad).mul(curve.div(spread.mul(spread))) : null,
+      saved.needs[2] === true ? again.mul(grad).neg().div(bceSpread(p)) : null,
+    ];
+  }),
+  klDiv: rule([0, 1], (grad, saved) => {
+    const [input, target] = [saved.input(0), saved.input(1)];
+    return [
+      saved.needs[0] === true ? grad.neg().mul(target) : null,
+      // target / target is one, and NaN at zero, where there is no slope.
+      saved.needs[1] === true ? grad.mul(target.log().add(target.div(target)).sub(input)) : null,
+    ];
+  }),
+  nllLoss: rule(labels, (grad, saved, attrs: NllAttrs) => [
+    nllGrad(grad, saved.input(1), factors(saved), attrs),
+    null,
+    null,
+  ]),
+  nllLossGrad: rule(labels, (grad, saved, attrs: NllAttrs) => [
+    nll(grad, saved.input(1), factors(saved), attrs),
+    null,
+    null,
+  ]),
 };

@@ -5,28 +5,25 @@ import { concat } from '../../ops/join.ts';
 import { stack } from '../../ops/stack.ts';
 import { where } from '../../ops/where.ts';
 import type { ReduceAttrs } from '../../ops/reduce.ts';
-import { keptShape } from '../../ops/reduce.ts';
-import { sizeOf, type Shape } from '../../shape.ts';
+import { reducedShape, sizeOf, type Shape } from '../../shape.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
 import { isGradEnabled } from '../record.ts';
+import { linear, rule } from './rule.ts';
 
 /** A reduced gradient repeated over the dimensions it was reduced from. */
 function spread(grad: Tensor, shape: Shape, dims: readonly number[]): Tensor {
-  return grad.reshape(keptShape(shape, dims)).expand(shape);
+  return grad.reshape(reducedShape(shape, dims, true)).expand(shape);
 }
 
 /** Equal largest (or smallest) elements share the gradient. */
-const extreme: Derivative = {
-  save: [0, 'output'],
-  backward: (grad, saved, { dims }: ReduceAttrs) => {
-    const x = saved.input(0).detach();
-    const shape = x.shape;
-    const mask = x.eq(spread(saved.output().detach(), shape, dims)).to(grad.dtype);
-    const share = grad.reshape(keptShape(shape, dims)).div(mask.sum(dims, true));
-    return [mask.mul(share.expand(shape))];
-  },
-};
+const extreme = rule([0, 'output'], (grad, saved, { dims }: ReduceAttrs) => {
+  const x = saved.input(0).detach();
+  const shape = x.shape;
+  const mask = x.eq(spread(saved.output().detach(), shape, dims)).to(grad.dtype);
+  const share = grad.reshape(reducedShape(shape, dims, true)).div(mask.sum(dims, true));
+  return [mask.mul(share.expand(shape))];
+});
 
 /**
  * The gradient of cumprod without dividing by x: from the end, s_i = g_i + x_(i+1) s_(i+1), and the gradient is s_i times the product
@@ -66,60 +63,46 @@ function shapeOf(saved: Saved): Shape {
 }
 
 export const reductions: Readonly<Record<string, Derivative>> = {
-  median: {
-    // Equal elements share the gradient.
-    save: [0, 'output'],
-    backward: (grad, saved) => {
-      const [x, value] = [saved.input(0).detach(), saved.output().detach()];
-      const same = (value.isNaN().item() === 0 ? x.eq(value) : x.isNaN()).to(grad.dtype);
-      return [same.mul(grad.div(same.sum()))];
-    },
-  },
-  sum: {
-    save: [],
-    backward: (grad, saved, { dims }: ReduceAttrs) => [spread(grad, shapeOf(saved), dims)],
-  },
-  mean: {
-    save: [],
-    backward: (grad, saved, { dims }: ReduceAttrs) => {
-      const shape = shapeOf(saved);
-      const count = sizeOf(dims.map((d) => shape[d] as number));
-      return [spread(grad.div(count), shape, dims)];
-    },
-  },
-  prod: {
-    save: [0, 'output'],
-    backward: (grad, saved, { dims }: ReduceAttrs) => {
-      const x = saved.input(0);
-      if (x.rank === 0) return [grad];
-      const zeros = x.detach().eq(0);
-      if (zeros.any().item() === 0) {
-        const ratio = saved.output().reshape(keptShape(x.shape, dims)).div(x);
-        return [spread(grad, x.shape, dims).mul(conj(ratio))];
-      }
-      // With two zeros among all elements nothing has a slope, whatever the others are; but the slopes have slopes.
-      const whole = dims.length === x.rank;
-      if (whole && !isGradEnabled() && zeros.to('float64').sum().item() !== 1) return [zerosLike(x)];
-      const others = whole ? othersAlong(x.reshape([x.size]), 0).reshape(x.shape) : othersAlong(x, dims[0] as number);
-      return [spread(grad, x.shape, dims).mul(conj(others))];
-    },
-  },
+  // Equal elements share the gradient.
+  median: rule([0, 'output'], (grad, saved) => {
+    const [x, value] = [saved.input(0).detach(), saved.output().detach()];
+    const same = (value.isNaN().item() === 0 ? x.eq(value) : x.isNaN()).to(grad.dtype);
+    return [same.mul(grad.div(same.sum()))];
+  }),
+  sum: linear((grad, saved, { dims }: ReduceAttrs) => [spread(grad, shapeOf(saved), dims)]),
+  mean: linear((grad, saved, { dims }: ReduceAttrs) => {
+    const shape = shapeOf(saved);
+    const count = sizeOf(dims.map((d) => shape[d] as number));
+    return [spread(grad.div(count), shape, dims)];
+  }),
+  prod: rule([0, 'output'], (grad, saved, { dims }: ReduceAttrs) => {
+    const x = saved.input(0);
+    if (x.rank === 0) return [grad];
+    const zeros = x.detach().eq(0);
+    if (zeros.any().item() === 0) {
+      const ratio = saved
+        .output()
+        .reshape(reducedShape(x.shape, dims, true))
+        .div(x);
+      return [spread(grad, x.shape, dims).mul(conj(ratio))];
+    }
+    // With two zeros among all elements nothing has a slope, whatever the others are; but the slopes have slopes.
+    const whole = dims.length === x.rank;
+    if (whole && !isGradEnabled() && zeros.to('float64').sum().item() !== 1) return [zerosLike(x)];
+    const others = whole ? othersAlong(x.reshape([x.size]), 0).reshape(x.shape) : othersAlong(x, dims[0] as number);
+    return [spread(grad, x.shape, dims).mul(conj(others))];
+  }),
   amax: extreme,
   amin: extreme,
-  cumsum: {
-    save: [],
-    backward: (grad, _saved, { dim }: { dim: number }) =>
-      grad.rank === 0 ? [grad] : [grad.flip([dim]).cumsum(dim).flip([dim])],
-  },
-  cumprod: {
-    save: [0, 'output'],
-    backward: (grad, saved, { dim }: { dim: number }) => {
-      const x = saved.input(0);
-      // Of one element the product is itself, also where it is infinite.
-      if (x.rank === 0 || x.shape[dim] === 1) return [grad];
-      if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, conj(x), dim)];
-      const weighted = grad.mul(conj(saved.output()));
-      return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(conj(x))];
-    },
-  },
+  cumsum: linear((grad, _saved, { dim }: { dim: number }) =>
+    grad.rank === 0 ? [grad] : [grad.flip([dim]).cumsum(dim).flip([dim])],
+  ),
+  cumprod: rule([0, 'output'], (grad, saved, { dim }: { dim: number }) => {
+    const x = saved.input(0);
+    // Of one element the product is itself, also where it is infinite.
+    if (x.rank === 0 || x.shape[dim] === 1) return [grad];
+    if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, conj(x), dim)];
+    const weighted = grad.mul(conj(saved.output()));
+    return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(conj(x))];
+  }),
 };

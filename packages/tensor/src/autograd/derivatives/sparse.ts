@@ -10,6 +10,7 @@ import type { Tensor } from '../../tensor.ts';
 import type { DType } from '../../dtype.ts';
 import type { Shape } from '../../shape.ts';
 import type { Derivative } from '../op-node.ts';
+import { linear, rule } from './rule.ts';
 
 /** The part of a gradient that belongs to the values at `indices`. */
 function valuesOf(grad: Tensor, indices: Tensor<'int64'>): Tensor {
@@ -34,61 +35,38 @@ function placed(grad: Tensor, { dim, index }: Place, size: number): Tensor {
 }
 
 export const sparse: Readonly<Record<string, Derivative>> = {
-  sparseCooTensor: {
-    save: [],
-    backward: (grad, _saved, { indices }: { indices: Tensor<'int64'> }) => [valuesOf(grad, indices)],
-  },
-  sparseValues: {
-    save: [0],
-    backward: (grad, saved) => {
-      const { shape, sparse: parts } = saved.input(0);
-      return parts === undefined ? [null] : [coalescedTensor(parts.indices, grad, shape)];
-    },
-  },
-  coalesce: { save: [], backward: (grad) => [grad] },
-  toDense: { save: [], backward: (grad) => [grad] },
-  gatherRows: {
-    save: [],
-    backward: (grad, saved, { indices }: { indices: Tensor<'int64'> }) => [
-      sparseCooTensor(indices, grad, saved.shapes[0] as Shape).toDense(),
-    ],
-  },
-  embedding: {
-    save: [1],
-    backward: (grad, saved) => {
-      const ids = saved.input(1);
-      const size = saved.shapes[0] as Shape;
-      // A copy: the gradient outlives the pass, and the program may change its ids afterwards.
-      const rows = ids.reshape([1, ids.size]).to('int64').clone();
-      return [sparseCooTensor(rows, grad.reshape([ids.size, size[1] as number]), size), null];
-    },
-  },
-  sparseEmbeddingBag: {
-    save: [1, 2],
-    backward: (grad, saved) => {
-      const ids = saved.input(1);
-      const rows = ids.reshape([1, ids.size]).to('int64').clone();
-      return [sparseCooTensor(rows, indexSelect(grad, 0, saved.input(2)), saved.shapes[0] as Shape), null, null];
-    },
-  },
+  sparseCooTensor: linear((grad, _saved, { indices }: { indices: Tensor<'int64'> }) => [valuesOf(grad, indices)]),
+  sparseValues: rule([0], (grad, saved) => {
+    const { shape, sparse: parts } = saved.input(0);
+    return parts === undefined ? [null] : [coalescedTensor(parts.indices, grad, shape)];
+  }),
+  coalesce: linear((grad) => [grad]),
+  toDense: linear((grad) => [grad]),
+  gatherRows: linear((grad, saved, { indices }: { indices: Tensor<'int64'> }) => [
+    sparseCooTensor(indices, grad, saved.shapes[0] as Shape).toDense(),
+  ]),
+  embedding: rule([1], (grad, saved) => {
+    const ids = saved.input(1);
+    const size = saved.shapes[0] as Shape;
+    // A copy: the gradient outlives the pass, and the program may change its ids afterwards.
+    const rows = ids.reshape([1, ids.size]).to('int64').clone();
+    return [sparseCooTensor(rows, grad.reshape([ids.size, size[1] as number]), size), null];
+  }),
+  sparseEmbeddingBag: rule([1, 2], (grad, saved) => {
+    const ids = saved.input(1);
+    const rows = ids.reshape([1, ids.size]).to('int64').clone();
+    return [sparseCooTensor(rows, indexSelect(grad, 0, saved.input(2)), saved.shapes[0] as Shape), null, null];
+  }),
   // Elements that were left out have no slope, as in PyTorch.
-  toSparse: { save: [0], backward: (grad, saved) => [where(saved.input(0).detach().ne(0), grad.toDense(), 0)] },
-  addSparse: {
-    save: [],
-    backward: (grad, _saved, { alpha }: { alpha: number }) => [grad, alpha === 1 ? grad : grad.mul(alpha)],
-  },
-  stackSparse: {
-    save: [],
-    backward: (grad, { needs }, { dim }: { dim: number }) =>
-      needs.map((needed, index) => (needed ? selected(grad, dim, index) : null)),
-  },
-  selectSparse: {
-    save: [],
-    backward: (grad, { shapes }, place: Place) => [placed(grad, place, shapes[0]?.[place.dim] as number)],
-  },
-  placeSparse: { save: [], backward: (grad, _saved, { dim, index }: Place) => [selected(grad, dim, index)] },
-  negSparse: { save: [], backward: (grad) => [grad.mul(-1)] },
-  castSparse: { save: [], backward: (grad, saved) => [grad.to(saved.dtypes[0] as DType)] },
-  scaleSparse: { save: [], backward: (grad, _saved, { value }: { value: number }) => [grad.mul(value)] },
-  divideSparse: { save: [], backward: (grad, _saved, { value }: { value: number }) => [grad.div(value)] },
+  toSparse: rule([0], (grad, saved) => [where(saved.input(0).detach().ne(0), grad.toDense(), 0)]),
+  addSparse: linear((grad, _saved, { alpha }: { alpha: number }) => [grad, alpha === 1 ? grad : grad.mul(alpha)]),
+  stackSparse: linear((grad, { needs }, { dim }: { dim: number }) =>
+    needs.map((needed, index) => (needed ? selected(grad, dim, index) : null)),
+  ),
+  selectSparse: linear((grad, { shapes }, place: Place) => [placed(grad, place, shapes[0]?.[place.dim] as number)]),
+  placeSparse: linear((grad, _saved, { dim, index }: Place) => [selected(grad, dim, index)]),
+  negSparse: linear((grad) => [grad.mul(-1)]),
+  castSparse: linear((grad, saved) => [grad.to(saved.dtypes[0] as DType)]),
+  scaleSparse: linear((grad, _saved, { value }: { value: number }) => [grad.mul(value)]),
+  divideSparse: linear((grad, _saved, { value }: { value: number }) => [grad.div(value)]),
 };
