@@ -10,12 +10,8 @@ import { scatterReduce } from './ops/scatter-reduce.ts';
 import * as subscript from './ops/subscript.ts';
 
 export const arrangingBodies = {
-  index: subscript.index,
-  indexPut: subscript.indexPut,
-  indexPut_: subscript.indexPut_,
+  ...subscript,
   indexCopy: indexing.indexCopy,
-  indexFill: subscript.indexFill,
-  take: subscript.take,
   takeAlongDim: indexing.takeAlongDim,
   scatterReduce,
   repeat: arrange.repeat,

@@ -28,7 +28,7 @@ export type Interpolation = 'linear' | 'lower' | 'higher' | 'nearest' | 'midpoin
 /** What becomes of several values for one place. */
 export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
 
-interface Picked<Tensor> {
+export interface Picked<Tensor> {
   values: Tensor;
   /** int64 positions along the dimension. */
   indices: Tensor;

@@ -3,7 +3,7 @@
  * that tensor.ts puts in, and `Own`, which is the same with this tensor's dtype.
  */
 import type { DType, TypedArrayOf } from './dtype.ts';
-import type { ArrangingMethods } from './arranging-methods.ts';
+import type { ArrangingMethods, Picked } from './arranging-methods.ts';
 import type { TfTensor } from './backends/tfjs.ts';
 
 /** Values at any depth of nesting: a scalar, a vector, a matrix and so on. */
@@ -189,12 +189,6 @@ interface CompositeMethods<Tensor> {
   norm(p?: number, dim?: Dims, keepDim?: boolean): Tensor;
   tile(counts: readonly number[]): Tensor;
   roll(shift: number, dim?: number): Tensor;
-}
-
-interface Picked<Tensor> {
-  values: Tensor;
-  /** int64 positions along the dimension. */
-  indices: Tensor;
 }
 
 /** Triangles, order and search. */

@@ -8,8 +8,7 @@ import { Tensor } from '../tensor.ts';
 import { takesExact } from './elementwise.ts';
 import { defineOp } from './define.ts';
 import { applyInPlace, type InPlaceOptions } from './inplace.ts';
-import type { UnaryName } from './loops.ts';
-import { binaryOp, checkAlpha, checkExponent, scaled, unaryOp } from './pointwise.ts';
+import { binaryOp, checkAlpha, checkExponent, inPlaceUnary, scaled } from './pointwise.ts';
 import { exactOperand, operand, scalar } from './promotion.ts';
 import { ALL, each } from './takes.ts';
 import { checkOptionNames } from '../option-names.ts';
@@ -18,8 +17,8 @@ const ALPHA: ReadonlySet<string> = new Set(['alpha']);
 
 type Operand = Tensor | number;
 
-const copyOp = defineOp('copy', each(ALL), ([t, source]) => copied(t as Tensor, source as Tensor));
-const fillOp = defineOp(['copy', 'fill'], each(ALL), ([t, value]) => copied(t as Tensor, value as Tensor));
+const copyOp = defineOp('copy', each(ALL), ([t, source]) => copied(t, source));
+const fillOp = defineOp(['copy', 'fill'], each(ALL), ([t, value]) => copied(t, value));
 const zeroOp = defineOp(['copy', 'zero'], each(ALL), fillOp.forward);
 
 /** `from` in the shape that both broadcast to, and in the dtype of `target`. */
@@ -97,13 +96,9 @@ export const pow_ = named('aten::pow_', <T extends Tensor>(t: T, b: Operand): T 
   return applyInPlace(powOp, t, [other(b, t)], undefined);
 });
 
-export const inPlaceUnary = (name: UnaryName, torch: string): (<T extends Tensor>(t: T) => T) => {
-  const op = unaryOp(name, torch);
-  return (t) => applyInPlace(op, t, [], undefined);
-};
-export const neg_ = named('aten::neg_', inPlaceUnary('neg', 'neg'));
-export const exp_ = named('aten::exp_', inPlaceUnary('exp', 'exp'));
-export const sqrt_ = named('aten::sqrt_', inPlaceUnary('sqrt', 'sqrt'));
-export const relu_ = named('aten::relu_', inPlaceUnary('relu', 'relu'));
-export const sigmoid_ = named('aten::sigmoid_', inPlaceUnary('sigmoid', 'sigmoid'));
-export const tanh_ = named('aten::tanh_', inPlaceUnary('tanh', 'tanh'));
+export const neg_ = inPlaceUnary('neg');
+export const exp_ = inPlaceUnary('exp');
+export const sqrt_ = inPlaceUnary('sqrt');
+export const relu_ = inPlaceUnary('relu');
+export const sigmoid_ = inPlaceUnary('sigmoid');
+export const tanh_ = inPlaceUnary('tanh');

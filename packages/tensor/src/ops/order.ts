@@ -14,15 +14,8 @@ import { concat } from './join.ts';
 import { apply } from './op.ts';
 import { scalar } from './promotion.ts';
 import { where } from './where.ts';
-import { argSort } from './structure.ts';
+import { argSort, type Picked } from './structure.ts';
 import { ALL, each, PRECISE, REAL_NUMBER } from './takes.ts';
-
-/** Values that were picked out along a dimension, and where they stood. */
-export interface Picked {
-  values: Tensor;
-  /** int64 positions along the dimension. */
-  indices: Tensor;
-}
 
 /** What stands at `rank` of the sorted line along `d`; NaN where there is one, if it counts so. */
 function pickedAt(t: Tensor, d: number, rank: number, keepDim: boolean, spoils: boolean): Picked {
@@ -46,7 +39,7 @@ function lengthOf(t: Tensor, d: number, name: string): number {
 }
 
 const medianOp = defineOp('median', each(REAL_NUMBER), ([t]) => {
-  const flat = (t as Tensor).detach().reshape([(t as Tensor).size]);
+  const flat = t.detach().reshape([t.size]);
   return sweep(() => pickedAt(flat, 0, Math.floor((flat.size - 1) / 2), false, true).values);
 });
 

@@ -1,9 +1,11 @@
 /** @file Operations on elements as the functions and their in-place forms share them: what they take, and factors and exponents of numbers. */
 import { isDifferentiable } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
+import { named, type Named } from '../named.ts';
 import { Tensor } from '../tensor.ts';
 import { defineOp, type Op } from './define.ts';
 import { binary, unary } from './elementwise.ts';
+import { applyInPlace } from './inplace.ts';
 import type { BinaryName, UnaryName } from './loops.ts';
 import { apply } from './op.ts';
 import { commonDType, operand, scalar } from './promotion.ts';
@@ -44,12 +46,18 @@ const TAKES: Readonly<Partial<Record<BinaryName | UnaryName, Takes>>> = {
 
 /** The operation on two tensors, which broadcast. */
 export function binaryOp(name: BinaryName, torch: string): Op<undefined> {
-  return defineOp([name, torch], TAKES[name] ?? every, ([a, b]) => binary(name, a as Tensor, b as Tensor));
+  return defineOp([name, torch], TAKES[name] ?? every, ([a, b]) => binary(name, a, b));
 }
 
 /** The function of each element. */
 export function unaryOp(name: UnaryName, torch: string): Op<undefined> {
-  return defineOp([name, torch], TAKES[name] ?? every, ([t]) => unary(name, t as Tensor));
+  return defineOp([name, torch], TAKES[name] ?? every, ([t]) => unary(name, t));
+}
+
+/** Its in-place form. */
+export function inPlaceUnary(name: UnaryName): (<T extends Tensor>(t: T) => T) & Named {
+  const op = unaryOp(name, name);
+  return named(`aten::${name}_`, (t) => applyInPlace(op, t, [], undefined));
 }
 
 /** The factor of `b` in a sum or difference: integers have no place for fractions of theirs. */

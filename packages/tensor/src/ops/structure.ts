@@ -25,12 +25,18 @@ import { ALL, BOOL, each, NUMBER, operands, REAL, REAL_NUMBER } from './takes.ts
 import { applyView } from './views.ts';
 import { full } from '../creation.ts';
 
+/** Values that were picked out along a dimension, and where they stood. */
+export interface Picked {
+  values: Tensor;
+  /** int64 positions along the dimension. */
+  indices: Tensor;
+}
+
 const triangleOp = (
   name: string,
   keeps: (row: number, column: number, k: number) => boolean,
 ): ReturnType<typeof defineOp<{ k: number }>> =>
-  defineOp<{ k: number }>([name, name], each(ALL), ([t], { k }) => {
-    const input = t as Tensor;
+  defineOp<{ k: number }>([name, name], each(ALL), ([input], { k }) => {
     const [rows, columns] = input.shape.slice(-2) as [number, number];
     const width = dtypes[input.dtype].bytes;
     const bytes = readBytes(input).slice();
@@ -60,15 +66,10 @@ export const triu = named('aten::triu', (t: Tensor, k = 0): Tensor => {
 });
 
 const diagonalOp = defineOp('diagonal', each(ALL), ([t]) => {
-  const { shape, strides, offset } = t as Tensor;
+  const { shape, strides, offset } = t;
   const [rows, columns] = shape.slice(-2) as [number, number];
   const [down, along] = strides.slice(-2) as [number, number];
-  return rawView(
-    t as Tensor,
-    [...shape.slice(0, -2), Math.min(rows, columns)],
-    [...strides.slice(0, -2), down + along],
-    offset,
-  );
+  return rawView(t, [...shape.slice(0, -2), Math.min(rows, columns)], [...strides.slice(0, -2), down + along], offset);
 });
 
 /** The diagonal of the last two dimensions, as a view: [..., min(rows, columns)]. */
@@ -83,8 +84,7 @@ export const trace = defineFunction('trace', each(NUMBER), (t: Tensor): Tensor =
   return sweep(() => diagonal(t).sum());
 });
 
-const diagEmbedOp = defineOp('diagEmbed', each(ALL), ([t]) => {
-  const input = t as Tensor;
+const diagEmbedOp = defineOp('diagEmbed', each(ALL), ([input]) => {
   const n = input.shape.at(-1) as number;
   const shape = [...input.shape, n];
   checkShape(shape);
@@ -101,8 +101,7 @@ export const diagEmbed = named('aten::diag_embed', (t: Tensor): Tensor => {
   return apply(diagEmbedOp, [t], undefined);
 });
 
-const flipOp = defineOp<{ dims: readonly number[] }>('flip', each(ALL), ([t], { dims }) => {
-  const input = t as Tensor;
+const flipOp = defineOp<{ dims: readonly number[] }>('flip', each(ALL), ([input], { dims }) => {
   const strides = contiguousStrides(input.shape);
   const bytes = new Uint8Array(input.size * dtypes[input.dtype].bytes);
   const from = {
@@ -126,8 +125,7 @@ export interface PadAttrs {
   readonly value: number;
 }
 
-const padOp = defineOp<PadAttrs>(['pad', 'constant_pad_nd'], each(ALL), ([t], { pads, value }) => {
-  const input = t as Tensor;
+const padOp = defineOp<PadAttrs>(['pad', 'constant_pad_nd'], each(ALL), ([input], { pads, value }) => {
   const shape = input.shape.map((n, d) => n + (pads[d]?.[0] ?? 0) + (pads[d]?.[1] ?? 0));
   if (shape.some((n) => n < 0)) throw new ShapeError('pad: the resulting size is negative');
   const out = full(shape, value, { dtype: input.dtype });
@@ -201,20 +199,16 @@ export const argSort = defineFunction(
 );
 
 /** Values in order along `dim`, and where they were. Differentiable in the values. */
-export const sort = defineFunction(
-  'sort',
-  each(REAL),
-  (t: Tensor, dim = -1, descending = false): { values: Tensor; indices: Tensor } => {
-    const indices = argSort(t, dim, descending);
-    return { values: gather(t, dim, indices), indices };
-  },
-);
+export const sort = defineFunction('sort', each(REAL), (t: Tensor, dim = -1, descending = false): Picked => {
+  const indices = argSort(t, dim, descending);
+  return { values: gather(t, dim, indices), indices };
+});
 
 /** The `k` largest (or smallest) along `dim`, in order, and where they were. */
 export const topK = defineFunction(
   ['topK', 'topk'],
   each(REAL_NUMBER),
-  (t: Tensor, k: number, dim = -1, largest = true): { values: Tensor; indices: Tensor } => {
+  (t: Tensor, k: number, dim = -1, largest = true): Picked => {
     const d = normalizeDim(dim, t.rank);
     if (k < 0 || k > (t.shape[d] ?? 1)) throw new ShapeError('selected index k out of range');
     if (!Number.isInteger(k)) throw new ShapeError(`topK: k must be a whole number, but got ${k}`);
@@ -233,12 +227,6 @@ export const max = defineFunction('max', each(REAL), (t: Tensor, dim: number, ke
 export const min = defineFunction('min', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
   extreme(t, dim, keepDim, 'argMin'),
 );
-
-/** Elements, and where they were: int64. */
-interface Picked {
-  values: Tensor;
-  indices: Tensor;
-}
 
 function extreme(t: Tensor, dim: number, keepDim: boolean, which: 'argMax' | 'argMin'): Picked {
   // The positions alone are not asked of bool, as in PyTorch.
@@ -277,7 +265,7 @@ export const maskedSelect = defineFunction('maskedSelect', operands(ALL, BOOL), 
 const uniqueOp = defineOp<{ values: TypedArrays[DType]; n: number }>(
   ['unique', '_unique2'],
   each(REAL),
-  ([t], { values, n }) => fromArray(values, (t as Tensor).dtype, [n]),
+  ([t], { values, n }) => fromArray(values, t.dtype, [n]),
 );
 
 interface Distinct {
@@ -311,8 +299,8 @@ export const unique = defineFunction('unique', each(REAL), (t: Tensor): Distinct
 const bincountOp = defineOp<{ minLength: number }>(
   'bincount',
   operands(REAL_NUMBER, REAL),
-  ([t, weights], { minLength }) => {
-    const ids = readNumbers(t as Tensor);
+  ([t, weights]: readonly [Tensor, Tensor | undefined, ...Tensor[]], { minLength }) => {
+    const ids = readNumbers(t);
     let n = minLength;
     for (const v of ids) {
       if (v < 0 || !Number.isInteger(v))
