@@ -133,12 +133,22 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
   changeOptions(changes: readonly (Readonly<Record<string, unknown>> | null)[]): void {
     if (changes.length !== this.groups.length)
       throw new RangeError(`${nameOf(this)} has ${this.groups.length} groups; got options for ${changes.length}`);
-    const before = this.groups.map((group) => ({ ...group }));
-    try {
+    this.allOrNothing(() => {
       for (const [i, change] of changes.entries())
         if (change !== null) this.change(this.groups[i] as ParamGroup, change);
+    });
+  }
+
+  /** Runs `fn`; when it throws, the options of the groups are what they were before. */
+  private allOrNothing(fn: () => void): void {
+    const before = this.groups.map((group) => ({ ...group }));
+    try {
+      fn();
     } catch (error) {
-      for (const [i, group] of this.groups.entries()) Object.assign(group, before[i]);
+      for (const [i, group] of this.groups.entries()) {
+        for (const name of Object.keys(group)) if (!Object.hasOwn(before[i] as ParamGroup, name)) delete group[name];
+        Object.assign(group, before[i]);
+      }
       throw error;
     }
   }
@@ -244,19 +254,12 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
    * @throws RangeError when it belongs to other parameters or to another optimiser.
    */
   loadStateDict(saved: OptimizerState): void {
-    const before = this.groups.map((group) => ({ ...group }));
-    try {
+    this.allOrNothing(() => {
       // Which accumulators there are depends on the options.
       const load = loadState(this.params, saved, this.groups, NOTES);
       for (const group of this.groups) this.validateGroup(group);
       load(this.namesAt, this.states);
-    } catch (error) {
-      for (const [i, group] of this.groups.entries()) {
-        for (const name of Object.keys(group)) if (!Object.hasOwn(before[i] as ParamGroup, name)) delete group[name];
-        Object.assign(group, before[i]);
-      }
-      throw error;
-    }
+    });
   }
 
   /** PyTorch's names of the accumulators a parameter needs, under the options in force. */
