@@ -1,20 +1,24 @@
-/** @file The dimensions in which two operands broadcast, as few as there can be. */
+/** @file The dimensions in which two layouts are walked, as few as there can be. */
 import { contiguousStrides, expandStrides, type Shape } from './shape.ts';
 
-/** A dimension of the result, and by how much each operand moves along it: not at all where it is repeated. */
+/** A dimension, and by how much each side moves along it: not at all where it is repeated. */
 export interface Step {
   readonly n: number;
   readonly a: number;
   readonly b: number;
 }
 
-/** The dimensions of the result of two contiguous operands, those as one that both walk through as one. */
+/** The dimensions of the result of two contiguous operands, merged. */
 export function mergedSteps(aShape: Shape, bShape: Shape, out: Shape): Step[] {
   const as = expandStrides(aShape, contiguousStrides(aShape), out);
-  const bs = expandStrides(bShape, contiguousStrides(bShape), out);
+  return merged(out, as, expandStrides(bShape, contiguousStrides(bShape), out));
+}
+
+/** Merges neighbouring dimensions that both sides walk as one, and drops those of one element. */
+export function merged(shape: Shape, as: Shape, bs: Shape): Step[] {
   const dims: Step[] = [];
-  for (let i = 0; i < out.length; i++) {
-    const n = out[i] as number;
+  for (let i = 0; i < shape.length; i++) {
+    const n = shape[i] as number;
     if (n === 1) continue;
     const a = as[i] as number;
     const b = bs[i] as number;

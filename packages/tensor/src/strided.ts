@@ -1,4 +1,5 @@
 /** @file Copies between strided layouts on the host, bit for bit. */
+import { merged, type Step } from './broadcast-steps.ts';
 import { dtypes, type DType } from './dtype.ts';
 import { sizeOf, type Shape } from './shape.ts';
 
@@ -15,39 +16,17 @@ export interface StridedBytes {
 export function copyStrided(from: StridedBytes, to: StridedBytes, shape: Shape, dtype: DType): void {
   if (sizeOf(shape) === 0) return;
   const { bytes: width } = dtypes[dtype];
-  const plan = coalesce(shape, from.strides, to.strides);
+  const plan = merged(shape, from.strides, to.strides);
   // Eight-byte elements move as two words: a float64 read as a number could lose the bits of a NaN.
   const lanes = width === 8 ? 2 : 1;
   const source = words(from.bytes, width);
   const target = words(to.bytes, width);
-  const scaled = plan.map((d) => ({ n: d.n, s: d.s * lanes, t: d.t * lanes }));
-  if (lanes === 2) scaled.push({ n: 2, s: 1, t: 1 });
+  const scaled = plan.map(({ n, a, b }) => ({ n, a: a * lanes, b: b * lanes }));
+  if (lanes === 2) scaled.push({ n: 2, a: 1, b: 1 });
   const last = scaled.at(-1);
-  if (last !== undefined && last.s === 1 && last.t === 1)
+  if (last !== undefined && last.a === 1 && last.b === 1)
     copyRows(source, target, scaled, from.offset * lanes, to.offset * lanes);
   else copyElements(source, target, scaled, from.offset * lanes, to.offset * lanes);
-}
-
-interface Dim {
-  readonly n: number;
-  readonly s: number;
-  readonly t: number;
-}
-
-/** Merges neighbouring dimensions that both sides walk as one, and drops those of one element. */
-function coalesce(shape: Shape, from: Shape, to: Shape): Dim[] {
-  const out: Dim[] = [];
-  for (let i = 0; i < shape.length; i++) {
-    const n = shape[i] as number;
-    if (n === 1) continue;
-    const s = from[i] as number;
-    const t = to[i] as number;
-    const before = out.at(-1);
-    if (before !== undefined && before.s === s * n && before.t === t * n)
-      out[out.length - 1] = { n: before.n * n, s, t };
-    else out.push({ n, s, t });
-  }
-  return out;
 }
 
 function words(bytes: Uint8Array, width: number): Words {
@@ -58,8 +37,8 @@ function words(bytes: Uint8Array, width: number): Words {
     : new Uint32Array(buffer, byteOffset, byteLength >>> 2);
 }
 
-function copyRows(source: Words, target: Words, dims: readonly Dim[], sourceAt: number, targetAt: number): void {
-  const row = dims[dims.length - 1] as Dim;
+function copyRows(source: Words, target: Words, dims: readonly Step[], sourceAt: number, targetAt: number): void {
+  const row = dims[dims.length - 1] as Step;
   const outer = dims.slice(0, -1);
   walk(outer, sourceAt, targetAt, (s, t) => {
     if (row.n < 16) for (let i = 0; i < row.n; i++) target[t + i] = source[s + i] as number;
@@ -67,13 +46,13 @@ function copyRows(source: Words, target: Words, dims: readonly Dim[], sourceAt: 
   });
 }
 
-function copyElements(source: Words, target: Words, dims: readonly Dim[], sourceAt: number, targetAt: number): void {
+function copyElements(source: Words, target: Words, dims: readonly Step[], sourceAt: number, targetAt: number): void {
   const inner = dims.at(-1);
   if (inner === undefined) {
     target[targetAt] = source[sourceAt] as number;
     return;
   }
-  const { n, s: ds, t: dt } = inner;
+  const { n, a: ds, b: dt } = inner;
   walk(dims.slice(0, -1), sourceAt, targetAt, (s, t) => {
     for (let i = 0; i < n; i++) {
       target[t] = source[s] as number;
@@ -84,7 +63,7 @@ function copyElements(source: Words, target: Words, dims: readonly Dim[], source
 }
 
 /** Calls `visit` with both offsets for every index of the outer dimensions, in row-major order. */
-function walk(dims: readonly Dim[], s: number, t: number, visit: (s: number, t: number) => void): void {
+function walk(dims: readonly Step[], s: number, t: number, visit: (s: number, t: number) => void): void {
   const rank = dims.length;
   if (rank === 0) {
     visit(s, t);
@@ -95,16 +74,16 @@ function walk(dims: readonly Dim[], s: number, t: number, visit: (s: number, t: 
     visit(s, t);
     let d = rank - 1;
     for (; d >= 0; d--) {
-      const dim = dims[d] as Dim;
+      const dim = dims[d] as Step;
       const next = (index[d] as number) + 1;
-      s += dim.s;
-      t += dim.t;
+      s += dim.a;
+      t += dim.b;
       if (next < dim.n) {
         index[d] = next;
         break;
       }
-      s -= dim.s * dim.n;
-      t -= dim.t * dim.n;
+      s -= dim.a * dim.n;
+      t -= dim.b * dim.n;
       index[d] = 0;
     }
     if (d < 0) return;
