@@ -110,6 +110,17 @@ export function broadcastShapes(a: Shape, b: Shape): number[] {
   return out;
 }
 
+/** The last dimensions of `own`, which are those of `shape`. @throws ShapeError naming `name` where they are not. */
+export function trailingDims(name: string, own: Shape, shape: Shape): number[] {
+  const dims = shape.map((_, i) => own.length - shape.length + i);
+  if (shape.length === 0) throw new ShapeError(`${name}: expected a shape of at least one dimension`);
+  if (dims.some((d, i) => own[d] !== shape[i]))
+    throw new ShapeError(
+      `${name}: expected input whose last dimensions are [${shape.join(', ')}], got [${own.join(', ')}]`,
+    );
+  return dims;
+}
+
 /** The shape after reducing `dims`. */
 export function reducedShape(shape: Shape, dims: readonly number[], keepDim: boolean): number[] {
   if (keepDim) return shape.map((n, i) => (dims.includes(i) ? 1 : n));

@@ -4,6 +4,7 @@ import { full } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { broadcastTensors } from '../ops/arrange.ts';
 import { checkOptionNames } from '../option-names.ts';
+import { EPSILON } from '../precision.ts';
 import { Tensor } from '../tensor.ts';
 
 /** A parameter: one number, or a tensor of them. */
@@ -113,13 +114,6 @@ export function oddsOf(name: string, given: Odds): { readonly of: 'probs' | 'log
   const [value] = together((probs ?? logits) as Param) as [Tensor];
   return { of: probs === undefined ? 'logits' : 'probs', value };
 }
-
-const EPSILON: Readonly<Record<string, number>> = {
-  float64: 2 ** -52,
-  float32: 2 ** -23,
-  float16: 2 ** -10,
-  bfloat16: 2 ** -7,
-};
 
 /** Away from 0 and 1 by as much as the dtype can tell. */
 export function clampProbs(probs: Tensor): Tensor {

@@ -34,11 +34,10 @@ const PRETRAINED_OPTIONS: ReadonlySet<string> = new Set([...EMBEDDING_OPTIONS, '
 const BAG_OPTIONS: ReadonlySet<string> = new Set(['sparse', 'mode']);
 
 /** The first operand as it is; its gradient is multiplied by the second. */
-const scaleGradient = defineOp('scaleGradient', each(ALL), ([rows]) => (rows as Tensor).detach().clone());
+const scaleGradient = defineOp('scaleGradient', each(ALL), ([rows]) => rows.detach().clone());
 
 /** `table[ids]`; its gradient names only the rows that were read. */
-const sparseLookup = defineOp('embedding', indexed(each(ALL)), ([table, ids]) => {
-  const [weight, at] = [table as Tensor, ids as Tensor];
+const sparseLookup = defineOp('embedding', indexed(each(ALL)), ([weight, at]) => {
   return sweep(() => selected(weight.detach(), at));
 });
 

@@ -19,8 +19,7 @@ export const gelu = defineFunction('gelu', each(FLOAT), (t: Tensor, approximate:
   }),
 );
 
-const siluOp = defineOp('silu', each(FLOATING), ([t]) => {
-  const x = t as Tensor;
+const siluOp = defineOp('silu', each(FLOATING), ([x]) => {
   const gate = unary('sigmoid', x);
   const out = binary('mul', x, gate);
   gate.release();
@@ -30,8 +29,7 @@ const siluOp = defineOp('silu', each(FLOATING), ([t]) => {
 /** x sigmoid(x). */
 export const silu = named('aten::silu', (t: Tensor): Tensor => inFloat32(t, (x) => apply(siluOp, [x], undefined)));
 
-const mishOp = defineOp('mish', each(FLOAT), ([t]) => {
-  const x = t as Tensor;
+const mishOp = defineOp('mish', each(FLOAT), ([x]) => {
   const soft = unary('softplus', x);
   const gate = unary('tanh', soft);
   const out = binary('mul', x, gate);
@@ -72,7 +70,7 @@ export interface EluAttrs {
 
 const eluOp = defineOp<EluAttrs>('elu', each(FLOAT), ([t], { alpha, scale }) =>
   sweep(() => {
-    const x = (t as Tensor).detach();
+    const x = t.detach();
     const below = x.le(0);
     return where(
       below,

@@ -79,6 +79,10 @@ function atLeast(t: Tensor, rank: 1 | 2 | 3): Tensor {
   return t.rank === 1 ? t.unsqueeze(0).unsqueeze(-1) : t.unsqueeze(-1);
 }
 
+function joined(tensors: readonly Tensor[], shaped: (t: Tensor) => Tensor, dim: number): Tensor {
+  return sweep(() => concat(tensors.map(shaped), dim));
+}
+
 /** One beside the other: vectors along their only dimension, others along the second. */
 export const hstack = named('aten::hstack', (tensors: readonly Tensor[]): Tensor =>
   sweep(() => {
@@ -89,32 +93,17 @@ export const hstack = named('aten::hstack', (tensors: readonly Tensor[]): Tensor
 
 /** One below the other: vectors are rows. */
 export const vstack = named('aten::vstack', (tensors: readonly Tensor[]): Tensor =>
-  sweep(() =>
-    concat(
-      tensors.map((t) => atLeast(t, 2)),
-      0,
-    ),
-  ),
+  joined(tensors, (t) => atLeast(t, 2), 0),
 );
 
 /** One behind the other: along the third dimension. */
 export const dstack = named('aten::dstack', (tensors: readonly Tensor[]): Tensor =>
-  sweep(() =>
-    concat(
-      tensors.map((t) => atLeast(t, 3)),
-      2,
-    ),
-  ),
+  joined(tensors, (t) => atLeast(t, 3), 2),
 );
 
 /** Vectors as the columns of a matrix. */
 export const columnStack = named('aten::column_stack', (tensors: readonly Tensor[]): Tensor =>
-  sweep(() =>
-    concat(
-      tensors.map((t) => (t.rank <= 1 ? t.reshape([t.size, 1]) : t)),
-      1,
-    ),
-  ),
+  joined(tensors, (t) => (t.rank <= 1 ? t.reshape([t.size, 1]) : t), 1),
 );
 
 /** A view with dimensions `from` at the places `to`, the others in their order. */

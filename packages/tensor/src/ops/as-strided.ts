@@ -19,16 +19,15 @@ export interface Geometry {
 }
 
 const asStridedOp = defineOp<Geometry>('asStrided', each(ALL), ([t], at) => {
-  const base = contiguousOf(t as Tensor);
+  const base = contiguousOf(t);
   check(base, at);
   return rawView(base, at.shape, at.strides, base.offset + at.offset);
 });
 
-const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', same(ALL), ([t, part], at) => {
-  const base = t as Tensor;
+const asStridedScatterOp = defineOp<Geometry>('asStridedScatter', same(ALL), ([base, part], at) => {
   check(base, at);
   const bytes = readBytes(base).slice();
-  const source = readBytes(part as Tensor);
+  const source = readBytes(part);
   copyStrided(
     { bytes: source, strides: contiguousStrides(at.shape), offset: 0 },
     { bytes, ...at },
@@ -65,8 +64,7 @@ function placed(part: Tensor, shape: Shape, at: Geometry): Tensor {
 const asStridedAddOp = defineOp<AddAttrs>(
   ['asStridedAdd', 'as_strided_backward'],
   each(ALL),
-  ([part], { at, shape, distinct }) => {
-    const source = part as Tensor;
+  ([source], { at, shape, distinct }) => {
     if (distinct) return placed(source, shape, at);
     const { lanes } = dtypes[source.dtype];
     const values = decode(readArray(source), source.dtype);

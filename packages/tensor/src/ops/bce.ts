@@ -7,10 +7,10 @@ import { apply } from './op.ts';
 import { FLOAT, same } from './takes.ts';
 
 const bceOp = defineOp('binaryCrossEntropy', same(FLOAT), ([p, target]) => {
-  checkProbabilities('input', p as Tensor);
-  checkProbabilities('target', target as Tensor);
+  checkProbabilities('input', p);
+  checkProbabilities('target', target);
   return sweep(() => {
-    const [x, y] = [(p as Tensor).detach(), (target as Tensor).detach()];
+    const [x, y] = [p.detach(), target.detach()];
     const yes = y.mul(x.log().clamp(-100));
     const no = y.neg().add(1).mul(x.neg().log1p().clamp(-100));
     return yes.add(no).neg();
@@ -35,7 +35,7 @@ const bceGradOp = defineOp(
   same(FLOAT),
   ([grad, p, target]) =>
     sweep(() => {
-      const [g, x, y] = [(grad as Tensor).detach(), (p as Tensor).detach(), (target as Tensor).detach()];
+      const [g, x, y] = [grad.detach(), p.detach(), target.detach()];
       return g.mul(x.sub(y)).div(bceSpread(x));
     }),
 );

@@ -29,26 +29,16 @@ function bitwise(
   loop: (width: number) => Loop,
   wide: WideLoop,
 ): ((a: Tensor, b: Tensor | number) => Tensor) & Named {
-  const op = defineOp(name, takes, ([a, b]) => {
-    const [x, y] = [a as Tensor, b as Tensor];
+  const op = defineOp(name, takes, ([x, y]) => {
     const dtype = commonDType([x, y]);
     const shape = broadcastShapes(x.shape, y.shape);
     const [p, q] = [spread(x, dtype, shape), spread(y, dtype, shape)];
-    if (dtype === 'int64') {
-      const others = q as BigInt64Array;
-      return fromArray(
-        (p as BigInt64Array).map((v, i) => wide(v, others[i] as bigint)),
-        dtype,
-        shape,
-      );
-    }
     const run = loop(WIDTH[dtype] ?? 1);
-    const others = q as Int32Array;
-    return fromArray(
-      (p as Int32Array).map((v, i) => run(v, others[i] as number)),
-      dtype,
-      shape,
-    );
+    const out =
+      dtype === 'int64'
+        ? (p as BigInt64Array).map((v, i) => wide(v, q[i] as bigint))
+        : (p as Int32Array).map((v, i) => run(v, q[i] as number));
+    return fromArray(out, dtype, shape);
   });
   return named(op.torch, (a: Tensor, b: Tensor | number) => apply(op, [a, operand(b, a)], undefined));
 }
@@ -95,16 +85,11 @@ export const bitwiseRightShift = bitwise(
 );
 
 const notOp = defineOp('bitwiseNot', BITS, ([t]) => {
-  const { dtype, shape } = t as Tensor;
-  const array = readArray(t as Tensor);
-  if (dtype === 'int64')
-    return fromArray(
-      (array as BigInt64Array).map((v) => ~v),
-      dtype,
-      shape,
-    );
+  const { dtype, shape } = t;
+  const array = readArray(t);
   const flip = dtype === 'bool' ? (v: number): number => 1 - v : (v: number): number => ~v;
-  return fromArray((array as Int32Array).map(flip), dtype, shape);
+  const out = dtype === 'int64' ? (array as BigInt64Array).map((v) => ~v) : (array as Int32Array).map(flip);
+  return fromArray(out, dtype, shape);
 });
 
 /** Every bit turned; of bool, not. */

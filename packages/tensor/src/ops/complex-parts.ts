@@ -39,9 +39,7 @@ export function partwise(t: Tensor, fn: (part: Tensor) => Tensor): Tensor {
   return out;
 }
 
-const complexOp = defineOp('complex', same(setOf('float16', 'float32', 'float64')), ([re, im]) =>
-  joined(re as Tensor, im as Tensor),
-);
+const complexOp = defineOp('complex', same(setOf('float16', 'float32', 'float64')), ([re, im]) => joined(re, im));
 
 /** complex64 of two real tensors of one floating dtype, whose shapes broadcast. */
 export const complex = named('aten::complex', (re: Tensor, im: Tensor): Tensor => {
@@ -55,14 +53,12 @@ function partView({ storage, shape, strides, offset }: Tensor, at: 0 | 1): Tenso
   return new Tensor({ storage, dtype: 'float32', shape, strides: strides.map((s) => 2 * s), offset: 2 * offset + at });
 }
 
-const realOp = defineOp('real', each(COMPLEX), ([t]) => partView(t as Tensor, 0));
-const imagOp = defineOp('imag', each(COMPLEX, 'a real tensor has no imaginary part'), ([t]) =>
-  partView(t as Tensor, 1),
-);
+const realOp = defineOp('real', each(COMPLEX), ([t]) => partView(t, 0));
+const imagOp = defineOp('imag', each(COMPLEX, 'a real tensor has no imaginary part'), ([t]) => partView(t, 1));
 const conjOp = defineOp('conj', each(COMPLEX), ([t]) => {
-  const out = (readArray(t as Tensor) as Float32Array).slice();
+  const out = (readArray(t) as Float32Array).slice();
   for (let i = 1; i < out.length; i += 2) out[i] = -out[i]!;
-  return fromArray(out, 'complex64', (t as Tensor).shape);
+  return fromArray(out, 'complex64', t.shape);
 });
 
 /** The real part, a view; a real tensor is its own. */
@@ -78,8 +74,7 @@ export const conj = named('aten::conj', (t: Tensor): Tensor =>
   t.dtype === 'complex64' ? apply(conjOp, [t], undefined) : t,
 );
 
-const angleOp = defineOp('angle', each(ALL), ([t]) => {
-  const input = t as Tensor;
+const angleOp = defineOp('angle', each(ALL), ([input]) => {
   const values = decode(readArray(input), input.dtype);
   if (input.dtype === 'complex64') {
     const out = Float32Array.from({ length: input.size }, (_, i) => Math.atan2(values[2 * i + 1]!, values[2 * i]!));

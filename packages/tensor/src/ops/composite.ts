@@ -5,7 +5,16 @@ import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { bernoulliLike } from '../random.ts';
 import { sweep } from '../scope.ts';
-import { broadcastShapes, checkShape, normalizeDim, normalizeDims, reducedShape, sameShape, sizeOf } from '../shape.ts';
+import {
+  broadcastShapes,
+  checkShape,
+  normalizeDim,
+  normalizeDims,
+  reducedShape,
+  sameShape,
+  sizeOf,
+  trailingDims,
+} from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { imag, real } from './complex-parts.ts';
 import { defineFunction } from './define.ts';
@@ -17,19 +26,11 @@ import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes }
 import { whiten } from './whiten.ts';
 import { isHalf, toFloat32 } from '../precision.ts';
 import { alike, inFloat32, inFloat32Both } from './widen.ts';
-import { checkOptionNames } from '../option-names.ts';
+import { checkOptionNames, optionNames } from '../option-names.ts';
 
 const SPREAD_OPTIONS: ReadonlySet<string> = new Set(['correction', 'keepDim']);
 const ATTENTION_OPTIONS: ReadonlySet<string> = new Set(['mask', 'causal', 'scale']);
-const BATCH_NORM_OPTIONS: ReadonlySet<string> = new Set([
-  'weight',
-  'bias',
-  'runningMean',
-  'runningVar',
-  'training',
-  'momentum',
-  'eps',
-]);
+const BATCH_NORM_OPTIONS = optionNames<BatchNormOptions>()('weight bias runningMean runningVar training momentum eps');
 
 /** Weights have the dtype of what is normalised, or are float32 beside half precision. */
 const normalised: Takes = (operands) => {
@@ -218,16 +219,7 @@ export const layerNorm = defineFunction(
   'layerNorm',
   normalised,
   (t: Tensor, shape: readonly number[], weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
-    inFloat32(t, (x) => {
-      const dims = shape.map((_, i) => x.rank - shape.length + i);
-      if (shape.length === 0) throw new ShapeError('layerNorm: expected a shape of at least one dimension');
-      if (dims.some((d, i) => x.shape[d] !== shape[i])) {
-        throw new ShapeError(
-          `layerNorm: expected input whose last dimensions are [${shape.join(', ')}], got [${x.shape.join(', ')}]`,
-        );
-      }
-      return affine(whiten(x, dims, eps), weight, bias);
-    }),
+    inFloat32(t, (x) => affine(whiten(x, trailingDims('layerNorm', x.shape, shape), eps), weight, bias)),
 );
 
 function affine(t: Tensor, weight?: Tensor | null, bias?: Tensor | null): Tensor {

@@ -12,8 +12,7 @@ import { defineOp, type Op } from './define.ts';
 import { apply } from './op.ts';
 import { ALL, each } from './takes.ts';
 
-const cloneOp = defineOp('clone', each(ALL), ([t]) => {
-  const input = t as Tensor;
+const cloneOp = defineOp('clone', each(ALL), ([input]) => {
   if (input.sparse !== undefined) return cloneSparse(input);
   const moved = contiguousOnDevice(input);
   if (moved !== undefined) return moved;
@@ -39,15 +38,13 @@ export function detach<D extends DType>(t: Tensor<D>): Tensor<D> {
   return handle;
 }
 
-const castOp = defineOp<{ dtype: DType }>(['to', '_to_copy'], each(ALL), ([t], { dtype }) => {
-  const input = t as Tensor;
+const castOp = defineOp<{ dtype: DType }>(['to', '_to_copy'], each(ALL), ([input], { dtype }) => {
   const array = readArray(input);
   return fromArray(cast(array, input.dtype, dtype), dtype, input.shape);
 });
 
 const moveOp: Op<{ to: Device; from: Device }> = {
-  ...defineOp<{ to: Device; from: Device }>(['move', '_to_copy'], each(ALL), ([t], { to: target }) => {
-    const input = t as Tensor;
+  ...defineOp<{ to: Device; from: Device }>(['move', '_to_copy'], each(ALL), ([input], { to: target }) => {
     const copy =
       input.sparse === undefined
         ? over(new Storage(readBytes(input).slice()), input.dtype, input.shape)

@@ -10,7 +10,7 @@ import { sweep } from '../scope.ts';
 import { broadcastShapes, checkCount, checkShape, normalizeDim, sameShape, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
-import { defineFunction, defineOp, type Op } from './define.ts';
+import { defineFunction, defineOp, type Along, type Op } from './define.ts';
 import { backendFor, runKernel } from './kernels.ts';
 import { apply } from './op.ts';
 import { scalar } from './promotion.ts';
@@ -29,10 +29,6 @@ function readIndices(index: Tensor, n: number): Int32Array | Float64Array {
     out[i] = v;
   }
   return out;
-}
-
-interface Along {
-  readonly dim: number;
 }
 
 /** A tensor without dimensions is indexed as one of a single element. */
@@ -61,10 +57,9 @@ function copyShortRows(
   }
 }
 
-const indexSelectOp = defineOp<Along>('indexSelect', indexed(each(ALL)), ([t, index], { dim }) => {
-  const input = t as Tensor;
+const indexSelectOp = defineOp<Along>('indexSelect', indexed(each(ALL)), ([input, index], { dim }) => {
   const n = asVector(input.shape)[dim] as number;
-  const ids = readIndices(index as Tensor, n);
+  const ids = readIndices(index, n);
   const width = sizeOf(input.shape.slice(dim + 1));
   const row = width * dtypes[input.dtype].bytes;
   const outer = sizeOf(input.shape.slice(0, dim));
@@ -118,8 +113,7 @@ function addRows(t: Tensor, positions: Float64Array, row: number, source: Tensor
 }
 
 /** `positions` (int32, of any shape) read from the flattened `t`. */
-const takeAtOp = defineOp(['takeAt', 'max_pool2d_with_indices'], indexed(each(REAL_NUMBER)), ([t, positions]) => {
-  const [input, at] = [t as Tensor, positions as Tensor];
+const takeAtOp = defineOp(['takeAt', 'max_pool2d_with_indices'], indexed(each(REAL_NUMBER)), ([input, at]) => {
   const { dtype } = input;
   if (dtype === 'float32' && at.size > 0) {
     const backend = backendFor('Take', 'gather', at.size);
@@ -141,8 +135,7 @@ export function takeAt(t: Tensor, positions: Tensor): Tensor {
 const putAtOp = defineOp<{ shape: Shape }>(
   ['putAt', 'max_pool2d_with_indices_backward'],
   indexed(each(REAL_NUMBER)),
-  ([t, positions], { shape }) => {
-    const [input, at] = [t as Tensor, positions as Tensor];
+  ([input, at], { shape }) => {
     const { dtype } = input;
     const size = sizeOf(shape);
     if (dtype === 'float32' && at.size > 0) {
@@ -188,11 +181,10 @@ const bagOp = (name: string): Op<{ bags: number }> =>
   defineOp(
     [name, 'embedding_bag'],
     (given) => indexed(each(FLOAT))(given.slice(0, 2)),
-    ([table, ids, bagOf], { bags }) => {
-      const weight = table as Tensor;
+    ([weight, ids, bagOf], { bags }) => {
       const [count, width] = weight.shape as [number, number];
-      const rows = readIndices(ids as Tensor, count);
-      const bag = readIndices(bagOf as Tensor, bags);
+      const rows = readIndices(ids, count);
+      const bag = readIndices(bagOf, bags);
       const computed = bagsOnDevice(weight, rows, bag, bags);
       if (computed !== undefined) return computed;
       const values = decode(readArray(weight), weight.dtype);
@@ -215,16 +207,15 @@ export function embeddingBag(table: Tensor, ids: Tensor, bagOf: Tensor, bags: nu
   return apply(sparse ? sparseEmbeddingBagOp : embeddingBagOp, [table, ids, bagOf], { bags });
 }
 
-const indexAddOp = defineOp<Along>('indexAdd', indexed(same(ALL)), ([t, index, source], { dim }) => {
-  const input = t as Tensor;
+const indexAddOp = defineOp<Along>('indexAdd', indexed(same(ALL)), ([input, index, source], { dim }) => {
   const n = asVector(input.shape)[dim] as number;
-  const ids = readIndices(index as Tensor, n);
+  const ids = readIndices(index, n);
   const row = sizeOf(input.shape.slice(dim + 1));
   const outer = sizeOf(input.shape.slice(0, dim));
   const positions = new Float64Array(outer * ids.length);
   for (let o = 0, at = 0; o < outer; o++)
     for (let i = 0; i < ids.length; i++) positions[at++] = (o * n + (ids[i] as number)) * row;
-  return addRows(input, positions, row, source as Tensor);
+  return addRows(input, positions, row, source);
 });
 
 /** `t` with slice i of `source` added to the slice at index[i] along `dim`; equal indices add up, in order. */
@@ -234,14 +225,13 @@ export const indexAdd = named('aten::index_add', (t: Tensor, dim: number, index:
   return apply(indexAddOp, [t, index.rank === 0 ? index.reshape([1]) : index, source], { dim: d });
 });
 
-const indexCopyOp = defineOp<Along>('indexCopy', indexed(same(ALL)), ([t, index, source], { dim }) => {
-  const input = t as Tensor;
+const indexCopyOp = defineOp<Along>('indexCopy', indexed(same(ALL)), ([input, index, source], { dim }) => {
   const n = asVector(input.shape)[dim] as number;
-  const ids = readIndices(index as Tensor, n);
+  const ids = readIndices(index, n);
   const row = sizeOf(input.shape.slice(dim + 1)) * dtypes[input.dtype].bytes;
   const outer = sizeOf(input.shape.slice(0, dim));
   const out = readBytes(input).slice();
-  const given = readBytes(source as Tensor);
+  const given = readBytes(source);
   for (let o = 0, at = 0; o < outer; o++) {
     for (let i = 0; i < ids.length; i++, at += row)
       out.set(given.subarray(at, at + row), (o * n + (ids[i] as number)) * row);
@@ -313,8 +303,7 @@ export function checkGather(t: Tensor, index: Tensor, dim: number, name: string)
   }
 }
 
-const gatherOp = defineOp<Along>('gather', indexed(each(ALL)), ([t, index], { dim }) => {
-  const [input, ids] = [t as Tensor, index as Tensor];
+const gatherOp = defineOp<Along>('gather', indexed(each(ALL)), ([input, ids], { dim }) => {
   const positions = gatherPositions(input.shape, ids, dim);
   const source = readArray(input);
   const { lanes } = dtypes[input.dtype];
@@ -355,8 +344,7 @@ export const takeAlongDim = defineFunction(
     }),
 );
 
-const scatterAddOp = defineOp<Along>('scatterAdd', indexed(same(ALL)), ([t, index, source], { dim }) => {
-  const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
+const scatterAddOp = defineOp<Along>('scatterAdd', indexed(same(ALL)), ([input, ids, from], { dim }) => {
   const positions = gatherPositions(input.shape, ids, dim);
   return addRows(input, positions, 1, from);
 });
@@ -390,8 +378,7 @@ function narrowTo(t: Tensor, shape: readonly number[]): Tensor {
   return shape.reduce((part, n, d) => part.narrow(d, 0, n), t);
 }
 
-const scatterOp = defineOp<Along>('scatter', indexed(same(ALL)), ([t, index, source], { dim }) => {
-  const [input, ids, from] = [t as Tensor, index as Tensor, source as Tensor];
+const scatterOp = defineOp<Along>('scatter', indexed(same(ALL)), ([input, ids, from], { dim }) => {
   const positions = gatherPositions(input.shape, ids, dim);
   const out = readArray(input).slice();
   const values = readArray(from);

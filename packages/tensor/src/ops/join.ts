@@ -12,7 +12,7 @@ import { commonDType } from './promotion.ts';
 import { apply } from './op.ts';
 import { ALL, same } from './takes.ts';
 
-const concatOp = defineOp<{ dim: number }>(['concat', 'cat'], same(ALL), (inputs, { dim }) => {
+const concatOp = defineOp<{ dim: number }>(['concat', 'cat'], same(ALL), (inputs: readonly Tensor[], { dim }) => {
   const counted = inputs.filter((t) => !isLegacyEmpty(t));
   const tensors = counted.length === 0 ? inputs : counted;
   const first = tensors[0] as Tensor;

@@ -91,8 +91,7 @@ function join(parts: readonly Float64Array[], each: number): Float64Array {
   return out;
 }
 
-const solveOp = defineOp(['solve', 'linalg_solve'], same(PRECISE), ([a, b]) => {
-  const [left, right] = [a as Tensor, b as Tensor];
+const solveOp = defineOp(['solve', 'linalg_solve'], same(PRECISE), ([left, right]) => {
   const n = left.shape.at(-1) as number;
   const m = right.shape.at(-1) as number;
   const rights = matrices(right, n, m);
@@ -121,8 +120,7 @@ export const solve = named('aten::linalg_solve', (a: Tensor, b: Tensor): Tensor 
   return vectors ? x.squeeze(-1) : x;
 });
 
-const inverseOp = defineOp(['inverse', 'linalg_inv'], each(PRECISE), ([t]) => {
-  const input = t as Tensor;
+const inverseOp = defineOp(['inverse', 'linalg_inv'], each(PRECISE), ([input]) => {
   const n = input.shape.at(-1) as number;
   const eye = new Float64Array(n * n);
   for (let i = 0; i < n; i++) eye[i * n + i] = 1;
@@ -136,8 +134,7 @@ export const inverse = named('aten::linalg_inv', (t: Tensor): Tensor => {
   return apply(inverseOp, [t], undefined);
 });
 
-const detOp = defineOp(['det', 'linalg_det'], each(PRECISE), ([t]) => {
-  const input = t as Tensor;
+const detOp = defineOp(['det', 'linalg_det'], each(PRECISE), ([input]) => {
   const n = input.shape.at(-1) as number;
   const out = matrices(input, n, n).map((matrix) => {
     const { lu, sign } = decompose(matrix, n);
@@ -175,8 +172,7 @@ export function cofactors(t: Tensor): Tensor {
   return concat(minors, -1).reshape(t.shape);
 }
 
-const choleskyOp = defineOp(['cholesky', 'linalg_cholesky'], each(PRECISE), ([t]) => {
-  const input = t as Tensor;
+const choleskyOp = defineOp(['cholesky', 'linalg_cholesky'], each(PRECISE), ([input]) => {
   const n = input.shape.at(-1) as number;
   const out = matrices(input, n, n).map((a) => factor(a, n));
   return fromArray(encode(join(out, n * n), input.dtype), input.dtype, input.shape);

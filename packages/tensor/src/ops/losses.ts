@@ -179,7 +179,7 @@ export const binaryCrossEntropyWithLogits = defineFunction(
 
 const klDivOp = defineOp('klDiv', each(FLOAT), ([input, target]) =>
   sweep(() => {
-    const [x, y] = [(input as Tensor).detach(), (target as Tensor).detach()];
+    const [x, y] = [input.detach(), target.detach()];
     // 0 log 0 is 0.
     const log = where(y.eq(0), 1, y).log();
     // In PyTorch's order, which decides what becomes of infinite targets.

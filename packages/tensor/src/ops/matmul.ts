@@ -33,10 +33,10 @@ export interface ProductAttrs {
 const takes = same(NUMBER);
 
 /** [m, k] times [k, n]. */
-const mmOp = defineOp<ProductAttrs>('mm', takes, ([a, b]) => productOf(a as Tensor, b as Tensor));
+const mmOp = defineOp<ProductAttrs>('mm', takes, ([a, b]) => productOf(a, b));
 
 /** [..., m, k] times [..., k, n] with equal batch dimensions. */
-const bmmOp = defineOp<ProductAttrs>('bmm', takes, ([a, b]) => productOf(a as Tensor, b as Tensor));
+const bmmOp = defineOp<ProductAttrs>('bmm', takes, ([a, b]) => productOf(a, b));
 
 function productOf(x: Tensor, y: Tensor): Tensor {
   if (x.dtype === 'complex64') return productOfParts(x, y);

@@ -56,31 +56,39 @@ const classed: Takes = (operands) => {
   return same(FLOAT)(operands.filter((_, i) => i !== 1));
 };
 
-const nllOp = defineOp<NllAttrs>(['nllLoss', 'nll_loss_forward'], classed, ([logp, target, weight], attrs) => {
-  const input = logp as Tensor;
-  const labels = target as Tensor;
-  const { at, factor, total } = picksOf(labels, weight, attrs);
-  const values = decode(readArray(input), input.dtype);
-  const losses = new Float64Array(at.length);
-  let sum = 0;
-  for (let i = 0; i < at.length; i++) if (at[i]! >= 0) sum += losses[i] = -values[at[i]!]! * factor[i]!;
-  if (attrs.reduction === 'none') return fromArray(encode(losses, input.dtype), input.dtype, labels.shape);
-  const one = Float64Array.of(attrs.reduction === 'sum' ? sum : sum / total);
-  return fromArray(encode(one, input.dtype), input.dtype, []);
-});
+/** Factors of the classes may be left out. */
+type Classed = readonly [input: Tensor, labels: Tensor, weight: Tensor | undefined, ...Tensor[]];
 
-const nllGradOp = defineOp<NllAttrs>(['nllLossGrad', 'nll_loss_backward'], classed, ([grad, target, weight], attrs) => {
-  const { at, factor, total } = picksOf(target as Tensor, weight, attrs);
-  const pull = grad as Tensor;
-  const g = decode(readArray(pull), pull.dtype);
-  const each = attrs.reduction === 'none';
-  const divisor = attrs.reduction === 'mean' ? total : 1;
-  const out = new Float64Array(sizeOf(attrs.shape));
-  for (let i = 0; i < at.length; i++) {
-    if (at[i]! >= 0) out[at[i]!] = (-factor[i]! * (each ? g[i]! : g[0]!)) / divisor;
-  }
-  return fromArray(encode(out, pull.dtype), pull.dtype, attrs.shape);
-});
+const nllOp = defineOp<NllAttrs>(
+  ['nllLoss', 'nll_loss_forward'],
+  classed,
+  ([input, labels, weight]: Classed, attrs) => {
+    const { at, factor, total } = picksOf(labels, weight, attrs);
+    const values = decode(readArray(input), input.dtype);
+    const losses = new Float64Array(at.length);
+    let sum = 0;
+    for (let i = 0; i < at.length; i++) if (at[i]! >= 0) sum += losses[i] = -values[at[i]!]! * factor[i]!;
+    if (attrs.reduction === 'none') return fromArray(encode(losses, input.dtype), input.dtype, labels.shape);
+    const one = Float64Array.of(attrs.reduction === 'sum' ? sum : sum / total);
+    return fromArray(encode(one, input.dtype), input.dtype, []);
+  },
+);
+
+const nllGradOp = defineOp<NllAttrs>(
+  ['nllLossGrad', 'nll_loss_backward'],
+  classed,
+  ([grad, labels, weight]: Classed, attrs) => {
+    const { at, factor, total } = picksOf(labels, weight, attrs);
+    const g = decode(readArray(grad), grad.dtype);
+    const each = attrs.reduction === 'none';
+    const divisor = attrs.reduction === 'mean' ? total : 1;
+    const out = new Float64Array(sizeOf(attrs.shape));
+    for (let i = 0; i < at.length; i++) {
+      if (at[i]! >= 0) out[at[i]!] = (-factor[i]! * (each ? g[i]! : g[0]!)) / divisor;
+    }
+    return fromArray(encode(out, grad.dtype), grad.dtype, attrs.shape);
+  },
+);
 
 /** The losses of log-probabilities, reduced. */
 export function nll(logp: Tensor, target: Tensor, weight: Tensor | undefined, attrs: NllAttrs): Tensor {

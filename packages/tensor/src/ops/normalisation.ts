@@ -1,34 +1,22 @@
 /** @file Normalisations beside those of composite.ts: rmsNorm and instanceNorm. */
-import type { DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
-import { checkOptionNames } from '../option-names.ts';
+import { checkOptionNames, optionNames } from '../option-names.ts';
+import { EPSILON } from '../precision.ts';
 import { sweep } from '../scope.ts';
+import { trailingDims } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { batchNorm } from './composite.ts';
 import { defineFunction } from './define.ts';
 import { each, FLOAT } from './takes.ts';
 import { inFloat32 } from './widen.ts';
 
-const EPSILON: Readonly<Partial<Record<DType, number>>> = {
-  float16: 2 ** -10,
-  bfloat16: 2 ** -7,
-  float32: 2 ** -23,
-  float64: 2 ** -52,
-};
-
 /** x over the root of its mean square along the trailing dimensions `shape`; `eps` is by default the epsilon of the dtype. */
 export const rmsNorm = defineFunction(
   'rmsNorm',
   each(FLOAT),
   (t: Tensor, shape: readonly number[], weight?: Tensor | null, eps?: number): Tensor => {
-    const dims = shape.map((_, i) => t.rank - shape.length + i);
-    if (shape.length === 0) throw new ShapeError('rmsNorm: expected a shape of at least one dimension');
-    if (dims.some((d, i) => t.shape[d] !== shape[i])) {
-      throw new ShapeError(
-        `rmsNorm: expected input whose last dimensions are [${shape.join(', ')}], got [${t.shape.join(', ')}]`,
-      );
-    }
+    const dims = trailingDims('rmsNorm', t.shape, shape);
     if (weight !== undefined && weight !== null && weight.shape.join() !== shape.join())
       throw new ShapeError(`rmsNorm: expected a weight [${shape.join(', ')}], got [${weight.shape.join(', ')}]`);
     return inFloat32(t, (x) => {
@@ -58,9 +46,7 @@ export interface InstanceNormOptions {
   eps?: number;
 }
 
-const OPTIONS: ReadonlySet<string> = new Set([
-  ...['weight', 'bias', 'runningMean', 'runningVar', 'useInputStats', 'momentum', 'eps'],
-]);
+const OPTIONS = optionNames<InstanceNormOptions>()('weight bias runningMean runningVar useInputStats momentum eps');
 
 /** Normalises each channel of each of [N, C, ...] over what follows: a batch norm of N C channels. */
 export const instanceNorm = named('aten::instance_norm', (t: Tensor, options: InstanceNormOptions = {}): Tensor => {

@@ -53,7 +53,7 @@ const resampleOp = defineOp<ResampleAttrs>(
   each(union(FLOAT, setOf('uint8'))),
   ([t], attrs) => {
     const { dim, taps } = attrs;
-    const x = t as Tensor;
+    const x = t;
     const [outer, inner] = [sizeOf(x.shape.slice(0, dim)), sizeOf(x.shape.slice(dim + 1))];
     const count = taps.starts.length - 1;
     const values = decode(readArray(x), x.dtype);

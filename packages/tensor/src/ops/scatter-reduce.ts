@@ -46,13 +46,12 @@ const BIG: Readonly<Record<ScatterReduceAttrs['reduce'], (a: bigint, b: bigint) 
 const op = defineOp<ScatterReduceAttrs>(
   'scatterReduce',
   indexed(same(REAL)),
-  ([t, index, source], { dim, reduce, includeSelf }) => {
-    const input = t as Tensor;
-    const positions = gatherPositions(input.shape, index as Tensor, dim);
+  ([input, index, source], { dim, reduce, includeSelf }) => {
+    const positions = gatherPositions(input.shape, index, dim);
     const seen = new Uint8Array(input.size).fill(includeSelf ? 1 : 0);
     if (input.dtype === 'int64') {
       const out = (readArray(input) as BigInt64Array).slice();
-      const values = readArray(source as Tensor) as BigInt64Array;
+      const values = readArray(source) as BigInt64Array;
       positions.forEach((at, i) => {
         out[at] = seen[at] === 0 ? (values[i] as bigint) : BIG[reduce](out[at] as bigint, values[i] as bigint);
         seen[at] = 1;
@@ -60,7 +59,7 @@ const op = defineOp<ScatterReduceAttrs>(
       return fromArray(out, 'int64', input.shape);
     }
     const out = decode(readArray(input), input.dtype).slice() as NumberArray;
-    const values = decode(readArray(source as Tensor), input.dtype);
+    const values = decode(readArray(source), input.dtype);
     positions.forEach((at, i) => {
       const next = seen[at] === 0 ? values[i]! : COMBINE[reduce](out[at]!, values[i]!);
       out[at] = input.dtype === 'int32' && reduce === 'prod' && seen[at] !== 0 ? Math.imul(out[at]!, values[i]!) : next;

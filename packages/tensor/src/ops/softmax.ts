@@ -6,16 +6,12 @@ import { sweep } from '../scope.ts';
 import { normalizeDim, normalizeDims, reducedShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { real } from './complex-parts.ts';
-import { defineOp } from './define.ts';
+import { defineOp, type Along, type Op } from './define.ts';
 import { apply } from './op.ts';
 import { backendFor, runKernel } from './kernels.ts';
 import type { Dims } from './reduce.ts';
 import { where } from './where.ts';
 import { each, FLOAT, REAL } from './takes.ts';
-
-interface Along {
-  readonly dim: number;
-}
 
 /** Calls `row(first, stride, n)` for each line along `dim` of a contiguous tensor. */
 function forEachLine(
@@ -49,36 +45,28 @@ function linesOnDevice(kernel: string, inputs: Readonly<Record<string, Tensor>>,
   return backend && runKernel(backend, kernel, inputs, { rows: size / n, n }, 'float32', shape);
 }
 
-const softmaxOp = defineOp<Along>('softmax', each(FLOAT), ([t], { dim }) => {
-  const input = t as Tensor;
-  const computed = linesOnDevice('SoftmaxRows', { x: input }, dim);
-  if (computed !== undefined) return computed;
-  const x = readNumbers(input);
-  const out = new Float64Array(x.length);
-  forEachLine(input, dim, (first, stride, n) => {
-    const [max, sum] = lineSum(x, first, stride, n);
-    for (let i = 0; i < n; i++) out[first + i * stride] = Math.exp((x[first + i * stride] as number) - max) / sum;
+const lineOp = (name: string, kernel: string, log: boolean): Op<Along> =>
+  defineOp(name, each(FLOAT), ([input], { dim }) => {
+    const computed = linesOnDevice(kernel, { x: input }, dim);
+    if (computed !== undefined) return computed;
+    const x = readNumbers(input);
+    const out = new Float64Array(x.length);
+    forEachLine(input, dim, (first, stride, n) => {
+      const [max, sum] = lineSum(x, first, stride, n);
+      const shift = log ? max + Math.log(sum) : max;
+      for (let i = 0; i < n; i++) {
+        const shifted = (x[first + i * stride] as number) - shift;
+        out[first + i * stride] = log ? shifted : Math.exp(shifted) / sum;
+      }
+    });
+    return fromArray(encode(out, input.dtype), input.dtype, input.shape);
   });
-  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
-});
+const softmaxOp = lineOp('softmax', 'SoftmaxRows', false);
+const logSoftmaxOp = lineOp('logSoftmax', 'LogSoftmaxRows', true);
 
 /** exp(x) / sum of exp(x) along `dim`. */
 export const softmax = named('aten::softmax', (t: Tensor, dim: number): Tensor => {
   return apply(softmaxOp, [t], { dim: normalizeDim(dim, t.rank) });
-});
-
-const logSoftmaxOp = defineOp<Along>('logSoftmax', each(FLOAT), ([t], { dim }) => {
-  const input = t as Tensor;
-  const computed = linesOnDevice('LogSoftmaxRows', { x: input }, dim);
-  if (computed !== undefined) return computed;
-  const x = readNumbers(input);
-  const out = new Float64Array(x.length);
-  forEachLine(input, dim, (first, stride, n) => {
-    const [max, sum] = lineSum(x, first, stride, n);
-    const shift = max + Math.log(sum);
-    for (let i = 0; i < n; i++) out[first + i * stride] = (x[first + i * stride] as number) - shift;
-  });
-  return fromArray(encode(out, input.dtype), input.dtype, input.shape);
 });
 
 /** log(softmax(x)), without overflow. */
@@ -89,8 +77,7 @@ export const logSoftmax = named('aten::log_softmax', (t: Tensor, dim: number): T
 const logSumExpOp = defineOp<Along & { keepDim: boolean }>(
   ['logSumExp', 'logsumexp'],
   each(REAL),
-  ([t], { dim, keepDim }) => {
-    const input = t as Tensor;
+  ([input], { dim, keepDim }) => {
     const x = readNumbers(input);
     const shape = reducedShape(input.shape, [dim], keepDim);
     const out = new Float64Array(sizeOf(shape));
@@ -137,8 +124,7 @@ interface Pulled extends Along {
 const softmaxGradOp = defineOp<Pulled>(
   ['softmaxGrad', '_softmax_backward_data'],
   each(FLOAT),
-  ([g, y], { dim, log }) => {
-    const [grad, output] = [g as Tensor, y as Tensor];
+  ([grad, output], { dim, log }) => {
     const computed = linesOnDevice(log ? 'LogSoftmaxGradRows' : 'SoftmaxGradRows', { y: output, dy: grad }, dim);
     if (computed !== undefined) return computed;
     const dy = readNumbers(grad);

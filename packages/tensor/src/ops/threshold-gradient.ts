@@ -7,8 +7,7 @@ import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 import { each, FLOAT } from './takes.ts';
 
-const thresholdGradOp = defineOp(['thresholdGrad', 'threshold_backward'], each(FLOAT), ([g, y]) => {
-  const [grad, output] = [g as Tensor, y as Tensor];
+const thresholdGradOp = defineOp(['thresholdGrad', 'threshold_backward'], each(FLOAT), ([grad, output]) => {
   const { dtype, shape, size } = output;
   if (dtype === 'float32' && grad.dtype === dtype) {
     const backend = backendFor('ReluGrad', 'elementwise', size);

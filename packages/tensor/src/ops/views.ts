@@ -26,8 +26,7 @@ export function applyView<A, D extends DType>(
   return out;
 }
 
-const viewOp = defineOp<{ shape: Shape }>('view', each(ALL), ([t], { shape }) => {
-  const input = t as Tensor;
+const viewOp = defineOp<{ shape: Shape }>('view', each(ALL), ([input], { shape }) => {
   const strides = viewStrides(input.shape, input.strides, shape);
   if (strides === undefined) {
     throw new ShapeError(
@@ -60,8 +59,7 @@ export function flatten<D extends DType>(t: Tensor<D>, startDim = 0, endDim = -1
   return reshape(t, [...t.shape.slice(0, from), merged, ...t.shape.slice(to + 1)]);
 }
 
-const permuteOp = defineOp<{ dims: readonly number[] }>('permute', each(ALL), ([t], { dims }) => {
-  const input = t as Tensor;
+const permuteOp = defineOp<{ dims: readonly number[] }>('permute', each(ALL), ([input], { dims }) => {
   return rawView(
     input,
     dims.map((d) => input.shape[d] as number),
@@ -104,8 +102,7 @@ export interface SliceAttrs {
   readonly step: number;
 }
 
-const sliceOp = defineOp<SliceAttrs>('slice', each(ALL), ([t], { dim, start, length, step }) => {
-  const input = t as Tensor;
+const sliceOp = defineOp<SliceAttrs>('slice', each(ALL), ([input], { dim, start, length, step }) => {
   const stride = input.strides[dim] as number;
   return rawView(
     input,
@@ -140,8 +137,7 @@ export function slice<D extends DType>(t: Tensor<D>, dim: number, start = 0, end
   return applyView(sliceOp, t, { dim: d, start: from, length, step });
 }
 
-const selectOp = defineOp<{ dim: number; index: number }>('select', each(ALL), ([t], { dim, index }) => {
-  const input = t as Tensor;
+const selectOp = defineOp<{ dim: number; index: number }>('select', each(ALL), ([input], { dim, index }) => {
   return rawView(
     input,
     input.shape.filter((_, i) => i !== dim),
@@ -162,8 +158,7 @@ export function select<D extends DType>(t: Tensor<D>, dim: number, index: number
   return applyView(selectOp, t, { dim: d, index: index < 0 ? index + n : index });
 }
 
-const expandOp = defineOp<{ shape: Shape }>('expand', each(ALL), ([t], { shape }) => {
-  const input = t as Tensor;
+const expandOp = defineOp<{ shape: Shape }>('expand', each(ALL), ([input], { shape }) => {
   return rawView(input, shape, expandStrides(input.shape, input.strides, shape), input.offset);
 });
 
@@ -192,8 +187,7 @@ export function unsqueeze<D extends DType>(t: Tensor<D>, dim: number): Tensor<D>
   return reshape(t, [...t.shape.slice(0, d), 1, ...t.shape.slice(d)]);
 }
 
-const aliasOp = defineOp('alias', each(ALL), ([t]) => {
-  const input = t as Tensor;
+const aliasOp = defineOp('alias', each(ALL), ([input]) => {
   return rawView(input, input.shape, input.strides, input.offset);
 });
 

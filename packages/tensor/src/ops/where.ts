@@ -12,8 +12,7 @@ import { apply } from './op.ts';
 import { operand, resultDType, scalar } from './promotion.ts';
 import { ALL, BOOL, each, operands, REAL } from './takes.ts';
 
-const whereOp = defineOp<{ dtype: DType }>('where', operands(BOOL, ALL), ([c, a, b], { dtype }) => {
-  const [condition, x, y] = [c as Tensor, a as Tensor, b as Tensor];
+const whereOp = defineOp<{ dtype: DType }>('where', operands(BOOL, ALL), ([condition, x, y], { dtype }) => {
   const shape = broadcastShapes(condition.shape, broadcastShapes(x.shape, y.shape));
   const computed = dtype === 'float32' ? onDevice(condition, x, y, shape) : undefined;
   if (computed !== undefined) return computed;
@@ -76,8 +75,7 @@ export const where = named('aten::where', (condition: Tensor, a: Tensor | number
 const clampOp = defineOp<{ min: number | undefined; max: number | undefined }>(
   'clamp',
   each(REAL),
-  ([t], { min, max }) => {
-    const input = t as Tensor;
+  ([input], { min, max }) => {
     const low = min ?? -Infinity;
     const high = max ?? Infinity;
     if (input.dtype === 'int64') {

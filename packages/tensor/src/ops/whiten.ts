@@ -68,8 +68,7 @@ function onDevice(
   return backend && runKernel(backend, kernel, inputs, { rows: lines.count, n: lines.length, eps }, 'float32', shape);
 }
 
-const whitenOp = defineOp<WhitenAttrs>(['whiten', 'native_layer_norm'], each(FLOAT), ([t], { dims, eps }) => {
-  const input = t as Tensor;
+const whitenOp = defineOp<WhitenAttrs>(['whiten', 'native_layer_norm'], each(FLOAT), ([input], { dims, eps }) => {
   const lines = linesOf(input, dims);
   const computed = onDevice('WhitenRows', { x: input }, lines, eps);
   if (computed !== undefined) return computed;

@@ -70,6 +70,12 @@ export function placeWindows(shape: readonly number[], spec: WindowSpec): Window
 
 /** Walks kernel positions and output rows; the inner loops are the caller's own code, which a callback an element row would slow. */
 abstract class RowWalk {
+  protected readonly values: NumberArray;
+  protected readonly out: NumberArray;
+  constructor(values: NumberArray, out: NumberArray) {
+    this.values = values;
+    this.out = out;
+  }
   protected abstract row(to: number, from: number, first: number, last: number, step: number): void;
 
   /** For each output row the columns `to + first` to `to + last`, whose source `from + ox step` lies inside the image. */
@@ -98,13 +104,6 @@ abstract class RowWalk {
 }
 
 class Unfold extends RowWalk {
-  private readonly values: NumberArray;
-  private readonly out: NumberArray;
-  constructor(values: NumberArray, out: NumberArray) {
-    super();
-    this.values = values;
-    this.out = out;
-  }
   protected row(to: number, from: number, first: number, last: number, step: number): void {
     const { values, out } = this;
     for (let ox = first; ox <= last; ox++) out[to + ox] = values[from + ox * step]!;
@@ -112,13 +111,6 @@ class Unfold extends RowWalk {
 }
 
 class Fold extends RowWalk {
-  private readonly values: NumberArray;
-  private readonly out: NumberArray;
-  constructor(values: NumberArray, out: NumberArray) {
-    super();
-    this.values = values;
-    this.out = out;
-  }
   protected row(to: number, from: number, first: number, last: number, step: number): void {
     const { values, out } = this;
     for (let ox = first; ox <= last; ox++) {
@@ -149,7 +141,7 @@ function placed(s: Windows): Readonly<Record<string, number>> {
   return { n: s.n, c: s.c, h: s.h, w: s.w, kh, kw, sy, sx, py, px, dy, dx, outH: s.outH, outW: s.outW };
 }
 
-const unfoldOp = defineOp<Windows>(['unfold', 'im2col'], each(ALL), ([t], s) => unfolded(t as Tensor, s));
+const unfoldOp = defineOp<Windows>(['unfold', 'im2col'], each(ALL), ([t], s) => unfolded(t, s));
 
 function unfolded(input: Tensor, s: Windows): Tensor {
   if (input.dtype === 'complex64') return partwise(input, (one) => unfolded(one, s));
@@ -163,7 +155,7 @@ function unfolded(input: Tensor, s: Windows): Tensor {
   return fromArray(encode(out, input.dtype), input.dtype, [rows, columns]);
 }
 
-const foldOp = defineOp<Windows>(['fold', 'col2im'], each(NUMBER), ([t], s) => folded(t as Tensor, s));
+const foldOp = defineOp<Windows>(['fold', 'col2im'], each(NUMBER), ([t], s) => folded(t, s));
 
 function folded(input: Tensor, s: Windows): Tensor {
   if (input.dtype === 'complex64') return partwise(input, (one) => folded(one, s));

@@ -19,7 +19,7 @@ import { linearIndices, unravel } from './plan.ts';
 
 const addSparseOp = defineOp<{ alpha: number }>(['addSparse', 'add'], each(ALL), ([a, b], { alpha }) =>
   sweep(() => {
-    const [x, y] = [a as Tensor, b as Tensor];
+    const [x, y] = [a, b];
     const [p, q] = [partsOf(x, 'add'), partsOf(y, 'add')];
     const dtype = promote(x.dtype, y.dtype);
     const made = (parts: SparseParts): Tensor => sparseFromParts({ ...parts, shape: x.shape });
@@ -135,11 +135,11 @@ interface ByNumber {
 }
 
 const scaleSparseOp = defineOp<ByNumber>(['scaleSparse', 'mul'], each(ALL), ([t], { value, dtype }) =>
-  ofValues(t as Tensor, 'mul', dtype, (values) => values.mul(value)),
+  ofValues(t, 'mul', dtype, (values) => values.mul(value)),
 );
 
 export const divideSparseOp = defineOp<ByNumber>(['divideSparse', 'div'], each(ALL), ([t], { value, dtype }) =>
-  ofValues(t as Tensor, 'div', dtype, (values) => values.div(value)),
+  ofValues(t, 'div', dtype, (values) => values.div(value)),
 );
 
 /** A sparse tensor at the indices of `t`, whose values are those that `fn` makes of its own in `dtype`. */
@@ -223,8 +223,8 @@ function mulCommon(a: Tensor, b: Tensor): Tensor {
 }
 
 const negSparseOp = defineOp(['negSparse', 'neg'], each(NUMBER), ([t]) => {
-  const { indices, values, coalesced } = partsOf(t as Tensor, 'neg');
-  return sparseFromParts({ indices, values: values.neg(), coalesced, shape: (t as Tensor).shape });
+  const { indices, values, coalesced } = partsOf(t, 'neg');
+  return sparseFromParts({ indices, values: values.neg(), coalesced, shape: t.shape });
 });
 
 /** The negative of a sparse tensor. */
@@ -233,8 +233,8 @@ export function negSparse(t: Tensor): Tensor {
 }
 
 const castSparseOp = defineOp<{ dtype: DType }>(['castSparse', '_to_copy'], each(ALL), ([t], { dtype }) => {
-  const { indices, values, coalesced } = partsOf(t as Tensor, 'to');
-  return sparseFromParts({ indices, values: values.to(dtype), coalesced, shape: (t as Tensor).shape });
+  const { indices, values, coalesced } = partsOf(t, 'to');
+  return sparseFromParts({ indices, values: values.to(dtype), coalesced, shape: t.shape });
 });
 
 /** A sparse tensor with its values converted. */

@@ -17,8 +17,7 @@ import { partsOf } from './parts.ts';
 const sparseOp = defineOp<{ indices: Tensor<'int64'>; size: Shape; coalesced: boolean }>(
   'sparseCooTensor',
   each(ALL),
-  ([values], { indices, size, coalesced }) =>
-    sparseFromParts({ indices, values: values as Tensor, coalesced, shape: size }),
+  ([values], { indices, size, coalesced }) => sparseFromParts({ indices, values: values, coalesced, shape: size }),
 );
 
 /**
@@ -55,9 +54,7 @@ export function indices(t: Tensor): Tensor<'int64'> {
   return shareHandle(parts.indices);
 }
 
-const valuesOp = defineOp(['sparseValues', 'values'], each(ALL), ([t]) =>
-  detach(partsOf(t as Tensor, 'values').values),
-);
+const valuesOp = defineOp(['sparseValues', 'values'], each(ALL), ([t]) => detach(partsOf(t, 'values').values));
 
 /** The values of a coalesced tensor. */
 export function values<D extends DType>(t: Tensor<D>): Tensor<D> {
@@ -76,8 +73,7 @@ export function isCoalesced(t: Tensor): boolean {
   return t.sparse?.coalesced ?? false;
 }
 
-const coalesceOp = defineOp('coalesce', each(ALL), ([t]) => {
-  const input = t as Tensor;
+const coalesceOp = defineOp('coalesce', each(ALL), ([input]) => {
   const { indices: rows, values: entries } = partsOf(input, 'coalesce');
   const sparseDims = rows.shape[0] as number;
   const size = input.shape.slice(0, sparseDims);
@@ -113,8 +109,7 @@ function segmentSum(entries: Tensor, position: Int32Array | Float64Array, rows: 
   return fromArray(dtype === 'complex64' ? (out as Float32Array) : encode(out, dtype), dtype, size);
 }
 
-const toDenseOp = defineOp('toDense', each(ALL), ([t]) => {
-  const input = t as Tensor;
+const toDenseOp = defineOp('toDense', each(ALL), ([input]) => {
   const { indices: rows, values: entries } = partsOf(input, 'toDense');
   const size = input.shape.slice(0, rows.shape[0]);
   const summed = segmentSum(entries, linearIndices(rows, size), sizeOf(size));
@@ -127,8 +122,7 @@ export function toDense<D extends DType>(t: Tensor<D>): Tensor<D> {
   return apply(toDenseOp, [t], undefined) as Tensor<D>;
 }
 
-const toSparseOp = defineOp('toSparse', each(ALL), ([t]) => {
-  const input = t as Tensor;
+const toSparseOp = defineOp('toSparse', each(ALL), ([input]) => {
   const stored = readArray(input);
   const { lanes } = dtypes[input.dtype];
   const numbers = decode(stored, input.dtype);

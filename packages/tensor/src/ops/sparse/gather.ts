@@ -10,8 +10,7 @@ import type { Tensor } from '../../tensor.ts';
 import { heldIndices } from './coo.ts';
 import { linearIndices } from './plan.ts';
 
-const gatherOp = defineOp<{ indices: Tensor<'int64'> }>('gatherRows', each(ALL), ([t], { indices }) => {
-  const dense = t as Tensor;
+const gatherOp = defineOp<{ indices: Tensor<'int64'> }>('gatherRows', each(ALL), ([dense], { indices }) => {
   const sparseDims = indices.shape[0] as number;
   const tail = dense.shape.slice(sparseDims);
   const width = sizeOf(tail) * dtypes[dense.dtype].bytes;

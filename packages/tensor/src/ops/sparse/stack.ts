@@ -31,7 +31,7 @@ const stackOp = defineOp<{ dim: number }>(['stackSparse', 'stack'], same(ALL), (
 });
 
 const selectOp = defineOp<Place>(['selectSparse', 'select'], each(ALL), ([t], { dim, index }) => {
-  const { indices, values, coalesced } = partsOf(t as Tensor, 'select');
+  const { indices, values, coalesced } = partsOf(t, 'select');
   const rows = rowsOf(indices);
   const [own] = rows.splice(dim, 1) as [BigInt64Array];
   const at = [...own.keys()].filter((entry) => own[entry] === BigInt(index));
@@ -39,13 +39,13 @@ const selectOp = defineOp<Place>(['selectSparse', 'select'], each(ALL), ([t], { 
     indices: fromRows(rows.map((row) => BigInt64Array.from(at, (entry) => row[entry] as bigint))),
     values: values.indexSelect(0, fromArray(BigInt64Array.from(at, BigInt), 'int64', [at.length])),
     coalesced,
-    shape: (t as Tensor).shape.toSpliced(dim, 1),
+    shape: t.shape.toSpliced(dim, 1),
   });
 });
 
 const placeOp = defineOp<Place & { size: number }>(['placeSparse', 'select_backward'], each(ALL), ([t], attrs) => {
-  const { indices, values, coalesced } = partsOf(t as Tensor, 'select_backward');
-  const shape = (t as Tensor).shape.toSpliced(attrs.dim, 0, attrs.size);
+  const { indices, values, coalesced } = partsOf(t, 'select_backward');
+  const shape = t.shape.toSpliced(attrs.dim, 0, attrs.size);
   return sparseFromParts({ indices: withRow(indices, attrs), values: values.clone(), coalesced, shape });
 });
 
