@@ -40,9 +40,7 @@ const wrap: CommandBody = {
       ...fromContext(context),
       messageId: joinId(sender?.messageWorker ?? 0, local),
       ...(sender === undefined ? {} : { fromWorkerId: sender.worker, deviceMap: mapOf(sender.deviceMap) }),
-      ...given('oldestLive', oldest),
-      ...given('graph', graph),
-      ...given('path', path),
+      ...given({ oldestLive: oldest, graph, path }),
       ...(reach === undefined ? {} : { reach: reach.map(fromFunction) }),
       wrapped: unwrap({ ...message, type, payload }),
     };
@@ -87,13 +85,7 @@ const outcome: CommandBody = {
   read({ payload, tensors }) {
     const { failure, back } = codec.decodeOutcome(payload, tensors.length);
     const left = tensors[Symbol.iterator]();
-    return {
-      ...(failure === undefined ? {} : { failure: fromFailure(failure) }),
-      ...given(
-        'returned',
-        back.map((one) => fromReturned(one, left)),
-      ),
-    };
+    return given({ failure: failure && fromFailure(failure), returned: back.map((one) => fromReturned(one, left)) });
   },
 };
 
@@ -117,7 +109,7 @@ const ended: CommandBody = {
   },
   read({ payload }) {
     const { context, oldest } = codec.decodeContextMessage(payload);
-    return { ...fromContext(context), ...given('oldestLive', oldest) };
+    return { ...fromContext(context), ...given({ oldestLive: oldest }) };
   },
 };
 
@@ -151,8 +143,7 @@ function fromStart({ context, pass, options }: Head): Start {
     ...fromContext(context),
     ...passOf(pass),
     retainGraph,
-    ...given('fast', fast),
-    ...given('failed', failed),
+    ...given({ fast, failed }),
     ...(plan === undefined ? {} : { plan: plan.map(fromFunction) }),
   };
 }

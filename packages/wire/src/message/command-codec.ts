@@ -1,7 +1,6 @@
 /** @file Typed commands to messages and back; what PyTorch's `deserializeRequest` and `deserializeResponse` do, without side effects. */
 import { type Tensor } from '@backwire/tensor';
 import { COMMAND_TYPES, type Command, type KnownCommand } from './commands.ts';
-import { type CommandBody } from './command-body.ts';
 import { invalidArgument } from './command-ids.ts';
 import { contents } from './command-contents.ts';
 import { decodeError } from '../errors.ts';
@@ -79,7 +78,7 @@ function toMessage(command: Command, depth: number): Message {
   if (depth > MAX_WRAPS) throw new TypeError(`commands are wrapped too deeply: at most ${MAX_WRAPS} times`);
   const known = kind as KnownCommand['kind'];
   const tensors: Tensor[] = [];
-  const payload = body(known).write(command, tensors, (wrapped) => toMessage(wrapped, depth + 1));
+  const payload = contents[known].write(command, tensors, (wrapped) => toMessage(wrapped, depth + 1));
   return { type: COMMAND_TYPES[known], id: UNSENT, payload, tensors };
 }
 
@@ -90,11 +89,7 @@ function fromMessage(message: Message, depth: number): Command {
     throw decodeError(`${what} type ${messageTypeName(message.type)} not supported.`);
   }
   if (depth > MAX_WRAPS) throw decodeError(`a message is wrapped too deeply: at most ${MAX_WRAPS} times`);
-  return { kind, ...body(kind).read(message, (wrapped) => fromMessage(wrapped, depth + 1)) };
-}
-
-function body(kind: KnownCommand['kind']): CommandBody {
-  return contents[kind];
+  return { kind, ...contents[kind].read(message, (wrapped) => fromMessage(wrapped, depth + 1)) };
 }
 
 function isCommand(value: unknown): value is Command {

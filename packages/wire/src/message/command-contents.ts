@@ -88,7 +88,7 @@ const profilingResponse: CommandBody = {
       'profiler events',
     );
     const wrapped = unwrap({ ...message, type: wrappedType, payload });
-    return { profilingId: fromId(profile), events: events.map(fromEvent), ...given('dropped', dropped), wrapped };
+    return { profilingId: fromId(profile), events: events.map(fromEvent), ...given({ dropped }), wrapped };
   },
 };
 
@@ -177,24 +177,13 @@ function readFork(bytes: Uint8Array): { rrefId: GlobalId; forkId: GlobalId } {
 }
 
 function toEvent(event: WireProfilerEvent): profilerProto.ProfilerEvent {
-  const { name, node, isRemote, startUs, durationUs, shapes, bytes, parent = 0, thread = 0 } = event;
-  return {
-    name,
-    node,
-    remote: isRemote,
-    startUs,
-    durationUs,
-    shapes: shapes.map((dims) => ({ dims: [...dims] })),
-    bytes,
-    parent,
-    thread,
-  };
+  const { isRemote: remote, shapes, parent = 0, thread = 0, ...same } = event;
+  return { ...same, remote, shapes: shapes.map((dims) => ({ dims: [...dims] })), parent, thread };
 }
 
 function fromEvent(event: profilerProto.ProfilerEvent): WireProfilerEvent {
-  const { name, node, remote, startUs, durationUs, shapes, bytes, parent, thread } = event;
-  const times = { startUs, durationUs, shapes: shapes.map(({ dims }) => dims), bytes };
-  return { name, node, isRemote: remote, ...times, ...given('parent', parent), ...given('thread', thread) };
+  const { remote: isRemote, shapes, parent, thread, ...same } = event;
+  return { ...same, isRemote, shapes: shapes.map(({ dims }) => dims), ...given({ parent, thread }) };
 }
 
 const EXECUTED = ['no', 'maybe', 'yes'] as const;
@@ -217,19 +206,6 @@ function toError(error: WireException): errorProto.Error {
 }
 
 function fromError(error: errorProto.Error): WireException {
-  const { message, code, name, stack, executed, retryable, peerName, peer, cause, details, properties } = error;
-  const said = EXECUTED[executed - 1];
-  return {
-    message,
-    ...given('code', code),
-    ...given('name', name),
-    ...given('stack', stack),
-    ...given('executed', said),
-    ...given('retryable', retryable),
-    ...given('peerName', peerName),
-    ...given('peer', peer),
-    ...(details.length === 0 ? {} : { details }),
-    ...(properties.length === 0 ? {} : { properties }),
-    ...(cause === undefined ? {} : { cause: fromError(cause) }),
-  };
+  const { message, executed, cause, ...rest } = error;
+  return { message, ...given({ ...rest, executed: EXECUTED[executed - 1], cause: cause && fromError(cause) }) };
 }

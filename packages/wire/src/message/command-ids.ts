@@ -45,13 +45,17 @@ export function toContext(contextId: bigint, incarnation = 0): ContextRef {
 }
 
 export function fromContext({ worker, incarnation, local }: ContextRef): { contextId: bigint; incarnation?: number } {
-  return { contextId: joinId(worker, local), ...given('incarnation', incarnation) };
+  return { contextId: joinId(worker, local), ...given({ incarnation }) };
 }
 
-/** A field of a command, unless it says nothing. */
-export function given<K extends string, V>(key: K, value: V): { [P in K]?: V } {
-  const empty = value === 0 || value === '' || value === false || (Array.isArray(value) && value.length === 0);
-  return (empty || value === undefined ? {} : { [key]: value }) as { [P in K]?: V };
+/** Those fields of a command that say something. */
+export function given<T extends object>(fields: T): Partial<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => !isEmpty(value))) as Partial<T>;
+}
+
+/** Whether it is what a field says that is left out. */
+export function isEmpty(value: unknown): boolean {
+  return !value || ((Array.isArray(value) || value instanceof Uint8Array) && value.length === 0);
 }
 
 function isCount(value: number, most: number): boolean {

@@ -1,6 +1,6 @@
 /** @file The commands that are sent one way, in the payloads of their messages: lifetimes of RRefs, fences, and the end of an agent. */
 import { type CommandBody, type Of } from './command-body.ts';
-import { fromId, given, toId } from './command-ids.ts';
+import { fromId, given, isEmpty, toId } from './command-ids.ts';
 import { type GlobalId } from './commands.ts';
 import { controlProto, decodeProto, encodeProto, type ProtobufMessage } from '../protobuf.ts';
 
@@ -11,7 +11,7 @@ const forkRequest: CommandBody = {
   },
   read({ payload }) {
     const { rref, fork, parent } = decodeProto(controlProto.RRefForkRequest, payload, 'fork request');
-    return { rrefId: fromId(rref), forkId: fromId(fork), ...given('parent', parent) };
+    return { rrefId: fromId(rref), forkId: fromId(fork), ...given({ parent }) };
   },
 };
 
@@ -27,10 +27,7 @@ const ack: CommandBody = {
   },
   read({ payload }) {
     const { fork, refused, code, message } = decodeProto(controlProto.RRefForkAck, payload, 'fork acknowledgement');
-    return {
-      ...(fork === undefined ? {} : { forkId: fromId(fork) }),
-      ...(refused ? { refused: { code, message } } : {}),
-    };
+    return given({ forkId: fork && fromId(fork), refused: refused && { code, message } });
   },
 };
 
@@ -77,10 +74,6 @@ function plain<T extends object>(type: ProtobufMessage<T>, what: string, always:
       return Object.fromEntries(entries.filter(([key, value]) => always.includes(key) || !isEmpty(value)));
     },
   };
-}
-
-function isEmpty(value: unknown): boolean {
-  return !value || ((Array.isArray(value) || value instanceof Uint8Array) && value.length === 0);
 }
 
 export const CONTROL_CONTENTS = {
