@@ -45,23 +45,25 @@ function travelsWhole(tensor: Tensor): boolean {
 
 /** What a `Planner` would make of it, with a tenth of the garbage: most messages with tensors have one. */
 function planOne(tensor: Tensor, { mapDevice }: PlanOptions): TensorPlan {
-  const { storage, dtype, shape, strides, requiresGrad } = tensor;
+  const { storage, strides } = tensor;
   const device = mapDevice === undefined ? 'cpu' : mapDevice('cpu');
-  const parameter = tensor instanceof Parameter;
   storage.pinIo();
   const outgoing = new OutgoingStorage(0, storage.hostBytes(), storage, storage.escaped);
-  const descriptor = {
-    dtype,
-    shape,
-    strides,
-    offset: offsetOf(tensor),
-    storage: 0,
-    requiresGrad,
-    device,
-    parameter,
-    sparse: undefined,
-  };
-  return new TensorPlan([outgoing], [descriptor]);
+  return new TensorPlan([outgoing], [described(tensor, device, 0, strides, offsetOf(tensor))]);
+}
+
+/** One literal for every case: descriptors are on the path of every call with a tensor. */
+function described(
+  tensor: Tensor,
+  device: Device,
+  storage: number,
+  strides: readonly number[],
+  offset: number,
+  sparse?: TensorDescriptor['sparse'],
+): TensorDescriptor {
+  const { dtype, shape, requiresGrad } = tensor;
+  const parameter = tensor instanceof Parameter;
+  return { dtype, shape, strides, offset, storage, requiresGrad, device, parameter, sparse };
 }
 
 /** Views without elements may begin beyond their storage, which readers refuse. */
@@ -88,44 +90,20 @@ class Planner {
   }
 
   tensor(tensor: Tensor): TensorDescriptor {
-    const { dtype, shape, requiresGrad, sparse } = tensor;
+    const { sparse } = tensor;
     const { mapDevice } = this.options;
     const device = mapDevice === undefined ? tensor.device : mapDevice(tensor.device);
-    const parameter = tensor instanceof Parameter;
-    // One literal for each case with the same fields: descriptors are on the path of every call with a tensor.
     if (sparse !== undefined) {
       const parts = {
         indices: this.tensor(sparse.indices),
         values: this.tensor(sparse.values),
         coalesced: sparse.coalesced,
       };
-      return { dtype, shape, strides: [], offset: 0, storage: -1, requiresGrad, device, parameter, sparse: parts };
+      return described(tensor, device, -1, [], 0, parts);
     }
-    if (tensor.device === 'cpu' && wantsCopy(tensor)) {
-      const storage = this.copy(tensor);
-      return {
-        dtype,
-        shape,
-        strides: contiguousStrides(shape),
-        offset: 0,
-        storage,
-        requiresGrad,
-        device,
-        parameter,
-        sparse,
-      };
-    }
-    return {
-      dtype,
-      shape,
-      strides: tensor.strides,
-      offset: offsetOf(tensor),
-      storage: this.share(tensor),
-      requiresGrad,
-      device,
-      parameter,
-      sparse,
-    };
+    if (tensor.device === 'cpu' && wantsCopy(tensor))
+      return described(tensor, device, this.copy(tensor), contiguousStrides(tensor.shape), 0);
+    return described(tensor, device, this.share(tensor), tensor.strides, offsetOf(tensor));
   }
 
   private share(tensor: Tensor): number {
