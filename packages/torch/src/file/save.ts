@@ -6,7 +6,6 @@ import { ObjectWriter } from '../pickle/object-writer.ts';
 import { Op } from '../pickle/opcode.ts';
 import { reductionOf } from '../pickle/reductions.ts';
 import { nameOf } from '../pickle/writer.ts';
-import { encodeText } from '../pickle/text.ts';
 import { PyByteArray, PyOrderedDict, TorchSize, tupleOf } from '../values/containers.ts';
 import { elementNamed, elementOf, type TorchElement } from '../values/dtypes.ts';
 import { PyName } from '../values/name.ts';
@@ -91,28 +90,11 @@ class FileWriter extends ObjectWriter {
   }
 
   protected override memoize(): number {
-    const index = this.remembered++;
-    if (index < 0x100) this.out.pair(Op.BINPUT, index);
-    else this.u32(Op.LONG_BINPUT, index);
-    return index;
-  }
-
-  protected override string(value: string): void {
-    const known = this.strings.get(value);
-    if (known !== undefined) return this.recall(known);
-    const bytes = encodeText(value);
-    this.u32(Op.BINUNICODE, bytes.length);
-    this.out.raw(bytes);
-    this.strings.set(value, this.memoize());
+    return this.remember();
   }
 
   protected override global(module: string, name: string): void {
-    const key = `${module === 'builtins' ? BUILTINS : module}\n${name}\n`;
-    const known = this.globals.get(key);
-    if (known !== undefined) return this.recall(known);
-    this.op(Op.GLOBAL);
-    this.out.raw(encodeText(key));
-    this.globals.set(key, this.memoize());
+    super.global(module === 'builtins' ? BUILTINS : module, name);
   }
 
   protected override formless(value: unknown): never {

@@ -153,7 +153,8 @@ function external(m: Machine): void {
   m.stack.push(guarded(() => m.dialect.persistent(id)));
 }
 
-function pushMade(m: Machine, value: unknown): void {
+function pushMade(m: Machine, make: () => unknown): void {
+  const value = guarded(make);
   if (value instanceof Unbuilt) m.awaitState();
   if (value instanceof RemoteException) m.admit(value.type);
   m.stack.push(value);
@@ -163,16 +164,8 @@ function reduce(m: Machine): void {
   const [callee, args] = popTwo(m);
   const list = argumentsOf(args);
   m.object();
-  if (callee instanceof PyCallable)
-    pushMade(
-      m,
-      guarded(() => callee.call(list)),
-    );
-  else if (callee instanceof PyClass && callee.call !== undefined)
-    pushMade(
-      m,
-      guarded(() => callee.call?.(list)),
-    );
+  if (callee instanceof PyCallable) pushMade(m, () => callee.call(list));
+  else if (callee instanceof PyClass && callee.call !== undefined) pushMade(m, () => callee.call?.(list));
   else throw m.refuseCall(callee);
 }
 
@@ -181,10 +174,7 @@ function newObject(m: Machine, kwargs: ReadonlyMap<unknown, unknown> | undefined
   const list = argumentsOf(args);
   m.object();
   if (!(type instanceof PyClass)) throw m.refuseCall(type);
-  pushMade(
-    m,
-    guarded(() => type.make(list, kwargs)),
-  );
+  pushMade(m, () => type.make(list, kwargs));
 }
 
 function newObjectEx(m: Machine): void {

@@ -7,7 +7,7 @@ import { OpaqueTensor, type TensorLike } from '../values/opaque-tensor.ts';
 import { TorchDType } from '../values/torch-types.ts';
 import { Op } from './opcode.ts';
 import type { Reduction } from './reductions.ts';
-import { PickleWriter, isWhole, nameOf } from './writer.ts';
+import { PickleWriter, nameOf } from './writer.ts';
 
 /** Items that Python's pickler puts between a mark and APPENDS, SETITEMS or ADDITEMS. */
 export const BATCH = 1000;
@@ -15,40 +15,15 @@ const MAX_LONG_BYTES = 255;
 
 /** Writes values as CPython does. What differs from protocol to protocol is the subclasses' matter. */
 export abstract class ObjectWriter extends PickleWriter {
-  protected readonly strings = new Map<string, number>();
-  protected readonly globals = new Map<string, number>();
   private readonly objects = new Map<object, number>();
 
   /** Remembers what is on top; its number. */
   protected abstract memoize(): number;
-  protected abstract string(value: string): void;
-  protected abstract global(module: string, name: string): void;
   protected abstract tensor(tensor: TensorLike): void;
   /** An object of a class that is not written the same way everywhere. */
   protected abstract special(value: object): void;
-  /** A value that is no object and has no form. */
-  protected abstract formless(value: unknown): void;
 
-  protected value(value: unknown): void {
-    switch (typeof value) {
-      case 'number':
-        return isWhole(value) ? this.int(value) : this.float(value);
-      case 'string':
-        return this.string(value);
-      case 'boolean':
-        return this.bool(value);
-      case 'bigint':
-        return this.integer(value);
-      case 'undefined':
-        return this.op(Op.NONE);
-      case 'object':
-        return value === null ? this.op(Op.NONE) : this.object(value);
-      default:
-        return this.formless(value);
-    }
-  }
-
-  private integer(value: bigint): void {
+  protected override integer(value: bigint): void {
     const number = Number(value);
     if (Number.isSafeInteger(number)) this.int(number);
     else this.long(value);
@@ -69,7 +44,7 @@ export abstract class ObjectWriter extends PickleWriter {
     throw new RangeError(`an integer of more than ${MAX_LONG_BYTES} bytes${this.place()}`);
   }
 
-  private object(value: object): void {
+  protected override object(value: object): void {
     const known = this.objects.get(value);
     if (known !== undefined) return this.recall(known);
     if (value instanceof Tensor || value instanceof OpaqueTensor) {
@@ -112,12 +87,6 @@ export abstract class ObjectWriter extends PickleWriter {
       for (let i = from; i < Math.min(from + BATCH, list.length); i++) this.item(i, list[i]);
       this.op(Op.APPENDS);
     }
-  }
-
-  protected item(step: string | number, value: unknown): void {
-    this.enter(step);
-    this.value(value);
-    this.leave();
   }
 
   protected tuple(items: readonly unknown[]): void {

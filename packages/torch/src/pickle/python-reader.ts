@@ -83,7 +83,7 @@ class PythonDialect implements Dialect {
     const { context } = this;
     if (module === 'builtins' && name === 'getattr')
       return new PyFunction('builtins', 'getattr', (owner, attribute) => attributeOf(context, owner, attribute));
-    if (module === receiver.module && name === receiver.name) return new RemoteModuleReceiver(context);
+    if (module === receiver.module && name === receiver.name) return remoteModuleReceiver(context);
     const key = globalKey(module, name);
     return (
       torchGlobals.get(key) ??
@@ -109,8 +109,8 @@ export function exactFloat(value: number): number | PyFloat {
 function attributeOf(context: PythonContext, owner: unknown, name: unknown): unknown {
   if (typeof name !== 'string') throw refuse('the name of an attribute is no text');
   if (owner === internalPickler) {
-    if (name === '_tensor_receiver') return new TensorReceiver(context);
-    if (name === '_py_rref_receiver') return new RRefReceiver(context);
+    if (name === '_tensor_receiver') return tensorReceiver(context);
+    if (name === '_py_rref_receiver') return rrefReceiver(context);
     throw refuse(`the pickler has no '${name.slice(0, 80)}' here`);
   }
   const found = context.names.attribute(owner, name);
@@ -118,46 +118,35 @@ function attributeOf(context: PythonContext, owner: unknown, name: unknown): unk
   return found;
 }
 
-/** Receives a tensor by its place beside the pickle. */
-class TensorReceiver extends PyCallable {
-  private readonly context: PythonContext;
+/** What the pickler of torch's RPC calls for what travels beside a pickle; it looks at its arguments itself. */
+class Receiver extends PyCallable {
+  private readonly receive: (args: readonly unknown[]) => unknown;
 
-  constructor(context: PythonContext) {
-    super(internalPickler.module, '_InternalRPCPickler._tensor_receiver');
-    this.context = context;
+  constructor(module: string, name: string, receive: (args: readonly unknown[]) => unknown) {
+    super(module, name);
+    this.receive = receive;
   }
 
-  override call([index]: readonly unknown[]): unknown {
-    const { tensors } = this.context;
+  override call(args: readonly unknown[]): unknown {
+    return this.receive(args);
+  }
+}
+
+function tensorReceiver({ tensors }: PythonContext): Receiver {
+  return new Receiver(internalPickler.module, '_InternalRPCPickler._tensor_receiver', ([index]) => {
     return tensors[integerIn(index, 0, tensors.length - 1, 'the place of a tensor')];
-  }
+  });
 }
 
-/** Receives an RRef. */
-class RRefReceiver extends PyCallable {
-  private readonly context: PythonContext;
-
-  constructor(context: PythonContext) {
-    super(internalPickler.module, '_InternalRPCPickler._py_rref_receiver');
-    this.context = context;
-  }
-
-  override call([fork]: readonly unknown[]): unknown {
-    return this.context.rref(forkOf(fork));
-  }
+function rrefReceiver(context: PythonContext): Receiver {
+  return new Receiver(internalPickler.module, '_InternalRPCPickler._py_rref_receiver', ([fork]) =>
+    context.rref(forkOf(fork)),
+  );
 }
 
-/** Receives a RemoteModule. */
-class RemoteModuleReceiver extends PyCallable {
-  private readonly context: PythonContext;
-
-  constructor(context: PythonContext) {
-    super(receiver.module, receiver.name);
-    this.context = context;
-  }
-
-  override call(fields: readonly unknown[]): unknown {
+function remoteModuleReceiver(context: PythonContext): Receiver {
+  return new Receiver(receiver.module, receiver.name, (fields) => {
     const module = remoteModuleIn(fields);
-    return this.context.remoteModule === undefined ? module : this.context.remoteModule(module);
-  }
+    return context.remoteModule === undefined ? module : context.remoteModule(module);
+  });
 }

@@ -7,7 +7,7 @@ import { OpaqueTensor, ParameterData, type TravellingTensor } from '../values/op
 import { TorchDevice } from '../values/torch-types.ts';
 import { DEFAULT_TORCH_LIMITS } from '../limits.ts';
 import { Op } from './opcode.ts';
-import { encodeText } from './text.ts';
+import { fieldsOf } from './rref-fields.ts';
 import { PickleWriter, isWhole, nameOf } from './writer.ts';
 
 const PROTOCOL = 2;
@@ -35,8 +35,6 @@ export interface ScriptWriterOptions {
 export class ScriptWriter extends PickleWriter {
   /** The tensors that were written, in order of their places. */
   readonly tensors: TravellingTensor[] = [];
-  private readonly strings = new Map<string, number>();
-  private readonly globals = new Map<string, number>();
   private readonly devices = new Map<string, number>();
   private readonly places = new Map<object, number>();
   private readonly replace: ((value: object) => unknown) | undefined;
@@ -54,40 +52,16 @@ export class ScriptWriter extends PickleWriter {
     return this.copied(0);
   }
 
-  /** Remembers what is on top; its number. */
-  remember(): number {
-    const index = this.remembered++;
-    if (index < 0x100) this.out.pair(Op.BINPUT, index);
-    else this.u32(Op.LONG_BINPUT, index);
-    return index;
+  protected override formless(value: unknown): never {
+    throw new TypeError(`TorchScript has no form for a ${typeof value}${this.place()}`);
   }
 
-  /** @throws TypeError for a value that TorchScript has no form for, naming its place. */
-  value(value: unknown): void {
-    switch (typeof value) {
-      case 'number':
-        return isWhole(value) ? this.int(value) : this.float(value);
-      case 'string':
-        return this.string(value);
-      case 'boolean':
-        return this.bool(value);
-      case 'bigint':
-        return this.integer(value);
-      case 'undefined':
-        return this.op(Op.NONE);
-      case 'object':
-        return value === null ? this.op(Op.NONE) : this.object(value);
-      default:
-        throw new TypeError(`TorchScript has no form for a ${typeof value}${this.place()}`);
-    }
-  }
-
-  private integer(value: bigint): void {
+  protected override integer(value: bigint): void {
     if (value >= -(2n ** 53n) && value <= 2n ** 53n) this.int(Number(value));
     else this.eightBytes(value);
   }
 
-  private object(value: object): void {
+  protected override object(value: object): void {
     if (travels(value)) this.tensor(value);
     else if (value instanceof PyTuple) this.tuple(value);
     else if (value instanceof ScriptList) this.once(value, () => this.list(value));
@@ -118,39 +92,15 @@ export class ScriptWriter extends PickleWriter {
     throw new TypeError(`TorchScript has no form for ${name}${this.place()}`);
   }
 
-  /** Strings are remembered by their content. */
-  string(value: string): void {
-    const known = this.strings.get(value);
-    if (known !== undefined) return this.recall(known);
-    this.unicode(encodeText(value));
-    this.strings.set(value, this.remember());
-  }
-
   /** A string of any bytes. */
   bytes(value: Uint8Array): void {
     this.unicode(value);
     this.remember();
   }
 
-  private unicode(bytes: Uint8Array): void {
-    this.u32(Op.BINUNICODE, bytes.length);
-    this.out.raw(bytes);
-  }
-
-  global(module: string, name: string): void {
-    const key = `${module}\n${name}\n`;
-    const known = this.globals.get(key);
-    if (known !== undefined) return this.recall(known);
-    this.op(Op.GLOBAL);
-    this.out.raw(encodeText(key));
-    this.globals.set(key, this.remember());
-  }
-
   /** Calls the global before with the values that `write` puts between. */
   reduce(write: () => void): void {
-    this.op(Op.MARK);
-    write();
-    this.op(Op.TUPLE);
+    this.marked(write);
     this.op(Op.REDUCE);
   }
 
@@ -189,11 +139,7 @@ export class ScriptWriter extends PickleWriter {
   }
 
   private items(items: readonly unknown[]): void {
-    for (let i = 0; i < items.length; i++) {
-      this.enter(i);
-      this.value(items[i]);
-      this.leave();
-    }
+    for (let i = 0; i < items.length; i++) this.item(i, items[i]);
   }
 
   /** A list, whose elements have to be of its type: torch's reader checks none. */
@@ -279,16 +225,7 @@ export class ScriptWriter extends PickleWriter {
   private rref(fork: RRefFork): void {
     this.global('torch.distributed.rpc', 'rref');
     this.reduce(() => {
-      for (const number of [
-        fork.owner,
-        fork.rref.worker,
-        fork.rref.local,
-        fork.fork.worker,
-        fork.fork.local,
-        fork.parent,
-      ])
-        this.int(number);
-      this.string(fork.type);
+      for (const field of fieldsOf(fork)) this.value(field);
     });
   }
 }

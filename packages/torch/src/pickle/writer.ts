@@ -1,6 +1,7 @@
-/** @file What both writers of pickles have: memory that grows, numbers, and counting what is remembered. */
+/** @file What all writers of pickles have: memory that grows, numbers, texts and names as protocol 2 has them, and counting what is remembered. */
 import { ByteWriter, limitError } from '@backwire/wire/internal';
 import { Op } from './opcode.ts';
+import { encodeText } from './text.ts';
 
 const MIN_I32 = -0x8000_0000;
 const MAX_I32 = 0x7fff_ffff;
@@ -24,18 +25,75 @@ function takeSpare(): ByteWriter {
   return out;
 }
 
-/** Writes instructions. The values are the subclasses' matter. */
-export class PickleWriter {
+/** Writes instructions. Objects are the subclasses' matter. */
+export abstract class PickleWriter {
   /** Until `copied`. */
   readonly out = takeSpare();
   /** How many values have been remembered. */
   protected remembered = 0;
+  protected readonly strings = new Map<string, number>();
+  protected readonly globals = new Map<string, number>();
   private depth = 0;
   private readonly path: (string | number)[] = [];
   private readonly maxDepth: number;
 
   constructor(maxDepth: number) {
     this.maxDepth = maxDepth;
+  }
+
+  protected abstract object(value: object): void;
+  protected abstract integer(value: bigint): void;
+  /** A value that is no object and has no form. */
+  protected abstract formless(value: unknown): void;
+
+  /** @throws TypeError for a value that has no form, naming its place. */
+  value(value: unknown): void {
+    switch (typeof value) {
+      case 'number':
+        return isWhole(value) ? this.int(value) : this.float(value);
+      case 'string':
+        return this.string(value);
+      case 'boolean':
+        return this.bool(value);
+      case 'bigint':
+        return this.integer(value);
+      case 'undefined':
+        return this.op(Op.NONE);
+      case 'object':
+        return value === null ? this.op(Op.NONE) : this.object(value);
+      default:
+        return this.formless(value);
+    }
+  }
+
+  /** Remembers what is on top; its number. */
+  remember(): number {
+    const index = this.remembered++;
+    if (index < 0x100) this.out.pair(Op.BINPUT, index);
+    else this.u32(Op.LONG_BINPUT, index);
+    return index;
+  }
+
+  /** Strings are remembered by their content. */
+  protected string(value: string): void {
+    const known = this.strings.get(value);
+    if (known !== undefined) return this.recall(known);
+    this.unicode(encodeText(value));
+    this.strings.set(value, this.remember());
+  }
+
+  protected unicode(bytes: Uint8Array): void {
+    this.u32(Op.BINUNICODE, bytes.length);
+    this.out.raw(bytes);
+  }
+
+  protected global(module: string, name: string): void {
+    const key = `${module}\n${name}\n`;
+    const known = this.globals.get(key);
+    if (known !== undefined) return this.recall(known);
+    this.op(Op.GLOBAL);
+    this.out.raw(encodeText(key));
+    this.globals.set(key, this.remember());
   }
 
   /** What was written from `start` on; the last thing that is asked of a writer. */
@@ -110,6 +168,12 @@ export class PickleWriter {
   }
 
   // Where in the value the writer is, for errors.
+
+  protected item(step: string | number, value: unknown): void {
+    this.enter(step);
+    this.value(value);
+    this.leave();
+  }
 
   protected enter(step: string | number): void {
     this.path.push(step);
