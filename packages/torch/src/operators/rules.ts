@@ -60,6 +60,25 @@ const first = (dims: readonly number[]): number => {
 };
 const shaped = (make: (shape: readonly number[], options: { dtype?: t.DType }) => Tensor): Rule['run'] =>
   rule((size: readonly number[], dtype?: number) => make(size, created(dtype)));
+/** `size` reads the numbers of a list that stand for the directions. */
+const convolution = <Size>(
+  run: (
+    x: Tensor,
+    w: Tensor,
+    options: { bias: Tensor | null; stride: Size; padding: Size; dilation: Size; groups: number },
+  ) => Tensor,
+  size: (list: readonly number[]) => Size,
+): Rule['run'] =>
+  rule((x: Tensor, w: Tensor, bias: Tensor | undefined, ...rest: [number[], number[], number[], number]) => {
+    const [stride, padding, dilation, groups] = rest;
+    const sizes = { stride: size(stride), padding: size(padding), dilation: size(dilation) };
+    return run(x, w, { bias: bias ?? null, ...sizes, groups });
+  });
+/** Of a pool: by default windows lie next to each other. */
+const windows = (stride: readonly number[], padding: readonly number[]) => ({
+  padding: pair(padding),
+  ...(stride.length === 0 ? {} : { stride: pair(stride) }),
+});
 
 const special: Readonly<Record<string, Rule['run']>> = {
   'add.Tensor': scaled(t.add),
@@ -99,7 +118,6 @@ const special: Readonly<Record<string, Rule['run']>> = {
   'min.other': rule((a: Tensor, b: Tensor) => t.minimum(a, b)),
   var: spread(t.variance),
   std: spread(t.std),
-  'norm.Scalar': rule((a: Tensor, p: number) => t.norm(a, p)),
   'softmax.int': rule((a: Tensor, dim: number, dtype?: number) => t.softmax(cast(a, dtype), dim)),
   'log_softmax.int': rule((a: Tensor, dim: number, dtype?: number) => t.logSoftmax(cast(a, dtype), dim)),
   elu: rule((a: Tensor, alpha: number, scale: number, inputScale: number) => {
@@ -112,9 +130,6 @@ const special: Readonly<Record<string, Rule['run']>> = {
     only(threshold, 20, 'threshold=20');
     return t.softplus(a);
   }),
-  'where.self': rule((condition: Tensor, a: Tensor, b: Tensor) => t.where(condition, a, b)),
-  tril: rule((a: Tensor, k: number) => t.tril(a, k)),
-  triu: rule((a: Tensor, k: number) => t.triu(a, k)),
   roll: rule((a: Tensor, shifts: readonly number[], dims: readonly number[]) =>
     t.roll(a, first(shifts), dims.length === 0 ? undefined : first(dims)),
   ),
@@ -125,11 +140,9 @@ const special: Readonly<Record<string, Rule['run']>> = {
   index_add: rule((a: Tensor, dim: number, index: Tensor, source: Tensor, alpha: number) =>
     t.indexAdd(a, dim, index, alpha === 1 ? source : t.mul(source, alpha)),
   ),
-  'scatter.src': rule((a: Tensor, dim: number, index: Tensor, source: Tensor) => t.scatter(a, dim, index, source)),
   'scatter.value': rule((a: Tensor, dim: number, index: Tensor, value: number) => {
     return t.scatter(a, dim, index, t.full(index.shape, value, { dtype: a.dtype }));
   }),
-  gather: rule((a: Tensor, dim: number, index: Tensor) => t.gather(a, dim, index)),
   mse_loss: loss(t.mseLoss),
   l1_loss: loss(t.l1Loss),
   smooth_l1_loss: rule((a: Tensor, b: Tensor, how: number, beta: number) =>
@@ -161,50 +174,13 @@ const special: Readonly<Record<string, Rule['run']>> = {
         ...(weight === undefined ? {} : { weight }),
       }),
   ),
-  conv1d: rule(
-    (
-      x: Tensor,
-      w: Tensor,
-      bias: Tensor | undefined,
-      stride: number[],
-      pad: number[],
-      dilation: number[],
-      groups: number,
-    ) =>
-      t.conv1d(x, w, {
-        bias: bias ?? null,
-        stride: single(stride),
-        padding: single(pad),
-        dilation: single(dilation),
-        groups,
-      }),
-  ),
-  conv2d: rule(
-    (
-      x: Tensor,
-      w: Tensor,
-      bias: Tensor | undefined,
-      stride: number[],
-      pad: number[],
-      dilation: number[],
-      groups: number,
-    ) =>
-      t.conv2d(x, w, {
-        bias: bias ?? null,
-        stride: pair(stride),
-        padding: pair(pad),
-        dilation: pair(dilation),
-        groups,
-      }),
-  ),
+  conv1d: convolution(t.conv1d, single),
+  conv2d: convolution(t.conv2d, pair),
   max_pool2d: rule(
     (x: Tensor, kernel: number[], stride: number[], pad: number[], dilation: number[], ceil: boolean) => {
       only(ceil, false, 'ceil_mode=False');
       if (dilation.some((d) => d !== 1)) throw new TypeError('only dilation=1 is known here');
-      return t.maxPool2d(x, pair(kernel), {
-        padding: pair(pad),
-        ...(stride.length === 0 ? {} : { stride: pair(stride) }),
-      });
+      return t.maxPool2d(x, pair(kernel), windows(stride, pad));
     },
   ),
   avg_pool2d: rule(
@@ -220,37 +196,12 @@ const special: Readonly<Record<string, Rule['run']>> = {
       only(ceil, false, 'ceil_mode=False');
       only(countPad, true, 'count_include_pad=True');
       only(divisor, undefined, 'divisor_override=None');
-      return t.avgPool2d(x, pair(kernel), {
-        padding: pair(pad),
-        ...(stride.length === 0 ? {} : { stride: pair(stride) }),
-      });
+      return t.avgPool2d(x, pair(kernel), windows(stride, pad));
     },
   ),
   adaptive_avg_pool2d: rule((x: Tensor, size: number[]) => t.adaptiveAvgPool2d(x, pair(size))),
-  layer_norm: rule((x: Tensor, shape: number[], weight?: Tensor, bias?: Tensor, eps?: number) =>
-    t.layerNorm(x, shape, weight, bias, eps),
-  ),
-  group_norm: rule((x: Tensor, groups: number, weight?: Tensor, bias?: Tensor, eps?: number) =>
-    t.groupNorm(x, groups, weight, bias, eps),
-  ),
-  'lerp.Scalar': rule((a: Tensor, b: Tensor, weight: number) => t.lerp(a, b, weight)),
-  'lerp.Tensor': rule((a: Tensor, b: Tensor, weight: Tensor) => t.lerp(a, b, weight)),
   t: rule((a: Tensor) => (a.rank < 2 ? a : a.transpose(0, 1))),
-  detach: rule((a: Tensor) => a.detach()),
-  clone: rule((a: Tensor) => a.clone()),
-  contiguous: rule((a: Tensor) => a.contiguous()),
   'to.dtype': rule((a: Tensor, dtype: number) => a.to(dtypeOf(dtype))),
-  view: rule((a: Tensor, size: number[]) => a.view(size)),
-  reshape: rule((a: Tensor, size: number[]) => a.reshape(size)),
-  permute: rule((a: Tensor, dims: number[]) => a.permute(dims)),
-  'transpose.int': rule((a: Tensor, d0: number, d1: number) => a.transpose(d0, d1)),
-  unsqueeze: rule((a: Tensor, dim: number) => a.unsqueeze(dim)),
-  squeeze: rule((a: Tensor) => a.squeeze()),
-  'squeeze.dim': rule((a: Tensor, dim: number) => a.squeeze(dim)),
-  expand: rule((a: Tensor, size: number[]) => a.expand(size)),
-  'select.int': rule((a: Tensor, dim: number, index: number) => a.select(dim, index)),
-  narrow: rule((a: Tensor, dim: number, start: number, length: number) => a.narrow(dim, start, length)),
-  'flatten.using_ints': rule((a: Tensor, start: number, end: number) => a.flatten(start, end)),
   zeros: shaped(t.zeros),
   ones: shaped(t.ones),
   rand: shaped(t.rand),
@@ -265,16 +216,8 @@ const special: Readonly<Record<string, Rule['run']>> = {
   'add_.Tensor': rule((a: Tensor, b: Tensor, alpha: number) => a.add_(b, { alpha })),
   'add_.Scalar': rule((a: Tensor, b: number, alpha: number) => a.add_(b, { alpha })),
   'sub_.Tensor': rule((a: Tensor, b: Tensor, alpha: number) => a.sub_(b, { alpha })),
-  'mul_.Tensor': rule((a: Tensor, b: Tensor) => a.mul_(b)),
-  'mul_.Scalar': rule((a: Tensor, b: number) => a.mul_(b)),
-  'div_.Tensor': rule((a: Tensor, b: Tensor) => a.div_(b)),
-  zero_: rule((a: Tensor) => a.zero_()),
-  'fill_.Scalar': rule((a: Tensor, value: number) => a.fill_(value)),
-  copy_: rule((a: Tensor, source: Tensor) => a.copy_(source)),
-  neg_: rule((a: Tensor) => a.neg_()),
   'size.int': rule((a: Tensor, dim: number) => a.shape.at(dim)),
   numel: rule((a: Tensor) => a.size),
-  item: rule((a: Tensor) => a.item()),
 };
 
 type Operation = (...args: readonly unknown[]) => unknown;
@@ -295,11 +238,17 @@ export const rules: ReadonlyMap<string, Rule> = new Map(
 );
 
 function plain({ name, key }: Schema): Rule['run'] {
-  const operation = operations.get(name);
+  const operation = operations.get(name) ?? method(name.slice('aten::'.length));
   if (operation === undefined) throw new Error(`invariant: no operation for ${key}`);
   return (args) => {
     let { length } = args;
     while (length > 0 && args[length - 1] === undefined) length--;
     return operation(...args.slice(0, length));
   };
+}
+
+/** An operation that is a method of tensors only. */
+function method(name: string): Operation | undefined {
+  const own: unknown = Reflect.get(t.Tensor.prototype, name);
+  return typeof own === 'function' ? (self, ...args) => Reflect.apply(own, self, args) as unknown : undefined;
 }
