@@ -31,7 +31,7 @@ import { remoteModuleHandles, remoteModules } from './modules/remote.ts';
 import { serveModules } from './modules/serve.ts';
 import { serveProfiles } from './profiling/server-profiles.ts';
 import { TorchProfiling } from './profiling/session.ts';
-import { RRefs } from './rrefs/session.ts';
+import { RRefs, type SessionHost } from './rrefs/session.ts';
 import { serveRRefs, valueIn } from './rrefs/requests.ts';
 import { PyTuple } from './values/containers.ts';
 
@@ -153,53 +153,38 @@ export class TorchAgent implements CallingAgent {
       },
       this.offered,
     );
-    this.rrefs = new RRefs({
-      self,
-      caller: this.caller,
-      values: this.values,
-      find: (to) => this.members.find(to),
-      call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
-      backward: (id, roots, limits) => this.autograd.backward(id, roots, limits),
-      lost: (error, what) => logger.debug({ error }, what),
-    });
-    this.autograd = new TorchAutograd({
-      agent: this,
-      self,
-      caller: this.caller,
-      server: this.server,
-      values: this.values,
-      find: (to) => this.members.find(to),
-      lost: (error, what) => logger.debug({ error }, what),
-      logger,
-    });
-    this.profiling = new TorchProfiling({ self, server: this.server, values: this.values });
-    serveProfiles({ self, server: this.server, offer: (path, body, methods) => this.offer(path, body, methods) });
+    const { caller, server, values, offered: names } = this;
+    const find: Members['find'] = (to) => this.members.find(to);
+    const call: OptimizerHost['call'] = (to, path, args, limits) => this.callAsProgram(to, path, args, limits);
+    const backward: SessionHost['backward'] = (id, roots, limits) => this.autograd.backward(id, roots, limits);
+    const lost = (error: unknown, what: string): void => logger.debug({ error }, what);
+    const own = (value: unknown, type: string): unknown => this.rrefs.ownTyped(value, type);
+    this.rrefs = new RRefs({ self, caller, values, find, call, backward, lost });
+    this.autograd = new TorchAutograd({ agent: this, self, caller, server, values, find, lost, logger });
+    this.profiling = new TorchProfiling({ self, server, values });
+    serveProfiles({ self, server, offer: (path, body, methods) => this.offer(path, body, methods) });
     const optimizers: OptimizerHost = {
-      names: this.offered,
+      names,
       valueIn,
-      own: (value, type) => this.rrefs.ownTyped(value, type),
+      own,
       gradients: (id) => this.autograd.contexts.find(id as bigint)?.gradients.snapshot(),
-      call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
+      call,
     };
     serveOptimizers(optimizers);
     this.autograd.optimizers = remoteOptimizers(optimizers);
-    const own = (value: unknown, type: string): unknown => this.rrefs.ownTyped(value, type);
-    const modules = remoteModules({
-      remote: (to, fn, args, limits) => this.rrefs.remote(to, fn, args, limits),
-      call: (to, path, args, limits) => this.callAsProgram(to, path, args, limits),
-    });
+    const modules = remoteModules({ remote: (to, fn, args, limits) => this.rrefs.remote(to, fn, args, limits), call });
     this.autograd.modules = modules;
-    serveModules({ names: this.offered, valueIn, own, over: (rref, device) => handles.over(rref, device) });
+    serveModules({ names, valueIn, own, over: (rref, device) => handles.over(rref, device) });
     provideAutograd(this, this.autograd);
     serveRRefs({
       self,
       worker: this.rrefs.worker,
-      names: this.offered,
-      values: this.values,
-      server: this.server,
+      names,
+      values,
+      server,
       valueOf: (entry) => this.rrefs.valueOf(entry),
       takeRefusal: () => this.rrefs.takeRefusal(),
-      backward: (id, roots, limits) => this.autograd.backward(id, roots, limits),
+      backward,
       typed: (owned, type) => this.rrefs.typed(owned, type),
     });
     provideRRefs(this, this.rrefs);

@@ -161,21 +161,8 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
 }
 
 function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport, history: History): TorchAgent {
-  const { limits, logger, rpcTimeoutMs, serve, builtins, size, channels } = settings;
-  const { collectives } = history;
-  const dynamic = size === undefined;
-  return new TorchAgent({
-    self,
-    limits,
-    logger,
-    rpcTimeoutMs,
-    serve,
-    builtins,
-    transport,
-    channels,
-    dynamic,
-    collectives,
-  });
+  const dynamic = settings.size === undefined;
+  return new TorchAgent({ ...settings, self, transport, dynamic, collectives: history.collectives });
 }
 
 function openDoor(

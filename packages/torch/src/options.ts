@@ -2,6 +2,7 @@
 import { RpcError, type Logger } from '@backwire/rpc';
 import { checkMethods, checkTimeoutMs, LOGGER_METHODS, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
+import { optionNames } from '@backwire/tensor/internal';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
 import { CHANNELS } from './pipe/handshake.ts';
 
@@ -71,25 +72,10 @@ export interface TorchSettings {
   readonly logger: Logger;
 }
 
-const OPTIONS: ReadonlySet<string> = new Set<keyof TorchOptions>([
-  'name',
-  'rank',
-  'worldSize',
-  'membership',
-  'initMethod',
-  'trustNetwork',
-  'bind',
-  'advertise',
-  'rpcTimeoutMs',
-  'initTimeoutMs',
-  'serve',
-  'builtins',
-  'limits',
-  'channels',
-  'evict',
-  'generation',
-  'logger',
-]);
+const OPTIONS = optionNames<TorchOptions>()(
+  'name rank worldSize membership initMethod trustNetwork bind advertise rpcTimeoutMs initTimeoutMs serve builtins limits',
+  'channels evict generation logger',
+);
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -168,40 +154,31 @@ function limitsOf(given: Partial<TorchLimits> = {}): TorchLimits {
 function channelsOf(given: readonly string[] = [...CHANNELS.keys()]): readonly string[] {
   if (given.includes('basic') && given.every((channel) => CHANNELS.has(channel))) return given;
   const text = `channels are some of ${[...CHANNELS.keys()].join(', ')}, 'basic' always among them; got ${given.join(', ')}`;
-  throw new RpcError('invalid-argument', text);
+  throw invalid(text);
 }
 
 const NAME = /^[A-Za-z0-9\-_:]{1,127}$/;
 
 function checkName(name: unknown, dynamic: boolean): void {
   if (typeof name !== 'string' || !NAME.test(name))
-    throw new RpcError(
-      'invalid-argument',
-      `a worker's name is letters, digits, '-', '_' and ':', at most 127 of them; got ${String(name)}`,
-    );
+    throw invalid(`a worker's name is letters, digits, '-', '_' and ':', at most 127 of them; got ${String(name)}`);
   if (dynamic && name.includes('-'))
-    throw new RpcError(
-      'invalid-argument',
+    throw invalid(
       `a worker of a dynamic torch group may have no '-' in its name, since torch takes names apart there: '${name}'`,
     );
 }
 
 function checkPlace(rank: number | undefined, size: number | undefined): void {
-  if (size === undefined)
-    throw new RpcError('invalid-argument', 'a static group needs worldSize, or WORLD_SIZE in the environment');
+  if (size === undefined) throw invalid('a static group needs worldSize, or WORLD_SIZE in the environment');
   checkRange(size, 0x8000, 'worldSize');
-  if (size < 1) throw new RpcError('invalid-argument', `worldSize is positive, got ${size}`);
-  if (rank === undefined)
-    throw new RpcError(
-      'invalid-argument',
-      'a worker of a static torch group needs its rank, or RANK in the environment',
-    );
+  if (size < 1) throw invalid(`worldSize is positive, got ${size}`);
+  if (rank === undefined) throw invalid('a worker of a static torch group needs its rank, or RANK in the environment');
   checkRange(rank, size - 1, 'rank');
 }
 
 function checkRange(value: number, high: number, what: string): void {
   if (!Number.isInteger(value) || value < 0 || value > high)
-    throw new RpcError('invalid-argument', `${what} is a whole number from 0 to ${high}, got ${show(value)}`);
+    throw invalid(`${what} is a whole number from 0 to ${high}, got ${show(value)}`);
 }
 
 function storeOf(method: string, env: Environment): { host: string; port: number } {
@@ -209,25 +186,19 @@ function storeOf(method: string, env: Environment): { host: string; port: number
     const host = env['MASTER_ADDR'];
     const port = numberOf(env['MASTER_PORT'], 'MASTER_PORT');
     if (host === undefined || host === '' || port === undefined)
-      throw new RpcError(
-        'invalid-argument',
-        'initMethod env:// needs MASTER_ADDR and MASTER_PORT; or give tcp://host:port',
-      );
+      throw invalid('initMethod env:// needs MASTER_ADDR and MASTER_PORT; or give tcp://host:port');
     return { host, port };
   }
   const match = /^tcp:\/\/(?:\[([^\]]+)\]|([^/:]+)):(\d{1,5})$/.exec(method);
   const port = Number(match?.[3]);
   if (match === null || port < 1 || port > 0xffff)
-    throw new RpcError(
-      'invalid-argument',
-      `initMethod is 'tcp://host:port' or 'env://', got '${method.slice(0, 100)}'`,
-    );
+    throw invalid(`initMethod is 'tcp://host:port' or 'env://', got '${method.slice(0, 100)}'`);
   return { host: (match[1] ?? match[2]) as string, port };
 }
 
 function numberOf(text: string | undefined, name: string): number | undefined {
   if (text === undefined || text === '') return undefined;
-  if (!/^\d{1,9}$/.test(text)) throw new RpcError('invalid-argument', `${name} is not a number: '${text}'`);
+  if (!/^\d{1,9}$/.test(text)) throw invalid(`${name} is not a number: '${text}'`);
   return Number(text);
 }
 
@@ -242,4 +213,8 @@ function consoleLogger(name: string): Logger {
     warn: line((text) => console.warn(text)),
     error: line((text) => console.error(text)),
   };
+}
+
+function invalid(text: string): RpcError {
+  return new RpcError('invalid-argument', text);
 }

@@ -104,8 +104,7 @@ export class Caller implements CallMaker {
   oneway(peer: TorchPeer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
     const writing: Writing = { to: peer.worker, undo: [] };
     const body = this.encode(targetOf(name), args, writing);
-    const form: CallForm = { mode: 'value', label: { kind: 'oneway', name }, defaultTimeoutMs: 0 };
-    const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? 0;
+    const timeoutMs = options?.timeoutMs ?? 0;
     // The answer, which torch sends in any case, is read and dropped.
     const nobody: Answer = { resolve: dropped, reject: () => undefined };
     this.send(peer, { body, writing, wrap: true }, { ...options, timeoutMs }, this.result(peer), nobody);
@@ -147,11 +146,9 @@ export class Caller implements CallMaker {
     take: (response: TorchResponse, reading: Reading) => unknown,
     call?: CallName,
   ): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const reading = readingFrom(peer.worker);
-      const expected = { reading, take: (response: TorchResponse) => take(response, reading) };
-      this.command(peer, encode, options, expected, { resolve, reject }, call);
-    });
+    return new Promise((resolve, reject) =>
+      this.command(peer, encode, options, expecting(peer, take), { resolve, reject }, call),
+    );
   }
 
   /** Sends a request of the library's own, in no context and without a time limit. */
@@ -161,12 +158,10 @@ export class Caller implements CallMaker {
     take: (response: TorchResponse, reading: Reading) => unknown,
     options: CallOptions = {},
   ): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const reading = readingFrom(peer.worker);
-      const expected = { reading, take: (response: TorchResponse) => take(response, reading) };
-      const request = { body, writing: { to: peer.worker, undo: [] }, wrap: false };
-      this.send(peer, request, options, expected, { resolve, reject });
-    });
+    const request = { body, writing: { to: peer.worker, undo: [] }, wrap: false };
+    return new Promise((resolve, reject) =>
+      this.send(peer, request, options, expecting(peer, take), { resolve, reject }),
+    );
   }
 
   private send(
@@ -273,6 +268,11 @@ export class Caller implements CallMaker {
     const { bytes, tensors } = this.values.write(udfOf(target, args), writing);
     return writeCommand({ kind: 'python-call', isAsync: isAsyncCall(target), pickled: bytes, tensors });
   }
+}
+
+function expecting({ worker }: TorchPeer, take: (response: TorchResponse, reading: Reading) => unknown): Expected {
+  const reading = readingFrom(worker);
+  return { reading, take: (response) => take(response, reading) };
 }
 
 /** What a response that is no answer means. */

@@ -45,44 +45,23 @@ export interface Gateway {
 const callFunction = remoteFunction(CALL);
 const callAndKeep = remoteFunction(REMOTE);
 
-class GatewayClient implements Gateway {
-  readonly #gateway: To;
-
-  constructor(gateway: To) {
-    this.#gateway = gateway;
-  }
-
-  rpcSync<F extends AnyFn & Named>(
-    to: string | number,
-    fn: F,
-    ...rest: Rest<Parameters<F>>
-  ): Promise<Awaited<ReturnType<F>>> {
-    return this.#call('sync', to, fn, rest) as Promise<Awaited<ReturnType<F>>>;
-  }
-
-  rpcAsync<F extends AnyFn & Named>(
-    to: string | number,
-    fn: F,
-    ...rest: Rest<Parameters<F>>
-  ): Promise<Awaited<ReturnType<F>>> {
-    const promise = this.#call('async', to, fn, rest) as Promise<Awaited<ReturnType<F>>>;
-    collectInWaitAll(promise);
-    return promise;
-  }
-
-  remote<F extends AnyFn & Named>(
-    to: string | number,
-    fn: F,
-    ...rest: Rest<Parameters<F>>
-  ): RRef<Awaited<ReturnType<F>>> {
+function clientOf(gateway: To): Gateway {
+  const call = async (kind: 'sync' | 'async', to: string | number, fn: Named, rest: readonly unknown[]) => {
     const { name, args, options } = given(fn, rest);
-    return remote(this.#gateway, callAndKeep, [to, name, args], options) as RRef<Awaited<ReturnType<F>>>;
-  }
-
-  async #call(kind: 'sync' | 'async', to: string | number, fn: Named, rest: readonly unknown[]): Promise<unknown> {
-    const { name, args, options } = given(fn, rest);
-    return callLabelled(this.#gateway, callFunction, [to, name, args], options, { kind, name: shownName(name) });
-  }
+    return callLabelled(gateway, callFunction, [to, name, args], options, { kind, name: shownName(name) }) as never;
+  };
+  return {
+    rpcSync: (to, fn, ...rest) => call('sync', to, fn, rest),
+    rpcAsync(to, fn, ...rest) {
+      const promise = call('async', to, fn, rest);
+      collectInWaitAll(promise);
+      return promise;
+    },
+    remote(to, fn, ...rest) {
+      const { name, args, options } = given(fn, rest);
+      return remote(gateway, callAndKeep, [to, name, args], options) as never;
+    },
+  };
 }
 
 /** @throws RpcError 'invalid-argument' for what has no name; TypeError for arguments that are no list. */
@@ -118,5 +97,5 @@ function given(
  */
 export function throughGateway(gateway: To): Gateway {
   registerPythonValues();
-  return new GatewayClient(gateway);
+  return clientOf(gateway);
 }

@@ -67,37 +67,29 @@ export function tensorOverBytes(
   return new OpaqueTensor(element.name, view as Tensor<'uint8'>);
 }
 
+/** How a DataView calls the numbers of each element type that it has. */
+const VIEWED: Readonly<
+  Record<string, 'Float32' | 'Float64' | 'Int16' | 'Uint16' | 'Int32' | 'Uint32' | 'BigInt64' | 'BigUint64'>
+> = {
+  float32: 'Float32',
+  float64: 'Float64',
+  int64: 'BigInt64',
+  uint64: 'BigUint64',
+  int32: 'Int32',
+  uint32: 'Uint32',
+  int16: 'Int16',
+  uint16: 'Uint16',
+};
+
 /** The number in the bytes of one element. */
-export function scalarOf(element: TorchElement, bytes: Uint8Array): NumpyScalar['value'] {
+export function scalarOf({ name }: TorchElement, bytes: Uint8Array): NumpyScalar['value'] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  switch (element.name) {
-    case 'float32':
-      return view.getFloat32(0, true);
-    case 'float64':
-      return view.getFloat64(0, true);
-    case 'int64':
-      return view.getBigInt64(0, true);
-    case 'uint64':
-      return view.getBigUint64(0, true);
-    case 'int32':
-      return view.getInt32(0, true);
-    case 'uint32':
-      return view.getUint32(0, true);
-    case 'int16':
-      return view.getInt16(0, true);
-    case 'uint16':
-      return view.getUint16(0, true);
-    case 'int8':
-      return view.getInt8(0);
-    case 'bool':
-      return view.getUint8(0) !== 0;
-    case 'complex64':
-      return new PyComplex(view.getFloat32(0, true), view.getFloat32(4, true));
-    case 'complex128':
-      return new PyComplex(view.getFloat64(0, true), view.getFloat64(8, true));
-    default:
-      return view.getUint8(0);
-  }
+  const viewed = VIEWED[name];
+  if (viewed !== undefined) return view[`get${viewed}`](0, true);
+  if (name === 'complex64') return new PyComplex(view.getFloat32(0, true), view.getFloat32(4, true));
+  if (name === 'complex128') return new PyComplex(view.getFloat64(0, true), view.getFloat64(8, true));
+  if (name === 'int8') return view.getInt8(0);
+  return name === 'bool' ? view.getUint8(0) !== 0 : view.getUint8(0);
 }
 
 /** The bytes of a scalar, as `scalarOf` reads them. */
