@@ -11,11 +11,9 @@ export function namespacesMissing(): string | undefined {
   if (process.platform !== 'linux') return 'network namespaces are a thing of Linux';
   if (process.getuid?.() !== 0) return 'network namespaces need root';
   const probe = `bwprobe${process.pid % 100_000}`;
-  if (!ip('netns', 'add', probe)) return 'network namespaces cannot be made here';
-  const works =
-    ip('-n', probe, 'link', 'add', 'name', 'switch', 'type', 'bridge') &&
-    ip('-n', probe, 'link', 'set', 'switch', 'up');
-  ip('netns', 'del', probe);
+  if (!ip(`netns add ${probe}`)) return 'network namespaces cannot be made here';
+  const works = ip(`-n ${probe} link add name switch type bridge`) && ip(`-n ${probe} link set switch up`);
+  ip(`netns del ${probe}`);
   return works ? undefined : 'bridges cannot be made here';
 }
 
@@ -45,9 +43,9 @@ export class TestNetwork implements Disposable {
     this.#id = `bw${process.pid % 100_000}x${n}`;
     this.#subnet = `${SUBNET}.${(process.pid + 61 * n) % 250}`;
     process.once('exit', this.#onExit);
-    this.#must('netns', 'add', this.#switch);
-    this.#must('-n', this.#switch, 'link', 'add', 'name', 'switch', 'type', 'bridge');
-    this.#must('-n', this.#switch, 'link', 'set', 'switch', 'up');
+    this.#must(`netns add ${this.#switch}`);
+    this.#must(`-n ${this.#switch} link add name switch type bridge`);
+    this.#must(`-n ${this.#switch} link set switch up`);
     for (let host = 0; host < size; host++) this.#plug(host);
   }
 
@@ -79,7 +77,9 @@ export class TestNetwork implements Disposable {
   /** Undoes `cut`. */
   mend(these: readonly number[], those: readonly number[]): void {
     for (const a of these)
-      for (const b of those) for (const [from, to] of pairs(a, b)) this.#neighbour(from, 'del', this.address(to));
+      for (const b of those)
+        for (const [from, to] of pairs(a, b))
+          this.#must(`-n ${this.#name(from)} neigh del ${this.address(to)} dev net`);
   }
 
   /** From now on what a host sends leaves it at this rate, over a queue as routers have them: what does not fit is dropped. */
@@ -91,8 +91,8 @@ export class TestNetwork implements Disposable {
 
   [Symbol.dispose](): void {
     process.off('exit', this.#onExit);
-    for (let host = 0; host < this.size; host++) ip('netns', 'del', this.#name(host));
-    ip('netns', 'del', this.#switch);
+    for (let host = 0; host < this.size; host++) ip(`netns del ${this.#name(host)}`);
+    ip(`netns del ${this.#switch}`);
   }
 
   get #switch(): string {
@@ -105,27 +105,13 @@ export class TestNetwork implements Disposable {
 
   #plug(host: number): void {
     const name = this.#name(host);
-    this.#must('netns', 'add', name);
+    this.#must(`netns add ${name}`);
     const port = `p${host}`;
-    this.#must(
-      'link',
-      'add',
-      'name',
-      'net',
-      'netns',
-      name,
-      'type',
-      'veth',
-      'peer',
-      'name',
-      port,
-      'netns',
-      this.#switch,
-    );
-    this.#must('-n', this.#switch, 'link', 'set', port, 'master', 'switch', 'up');
-    this.#must('-n', name, 'addr', 'add', `${this.address(host)}/24`, 'dev', 'net');
-    this.#must('-n', name, 'link', 'set', 'net', 'up');
-    this.#must('-n', name, 'link', 'set', 'lo', 'up');
+    this.#must(`link add name net netns ${name} type veth peer name ${port} netns ${this.#switch}`);
+    this.#must(`-n ${this.#switch} link set ${port} master switch up`);
+    this.#must(`-n ${name} addr add ${this.address(host)}/24 dev net`);
+    this.#must(`-n ${name} link set net up`);
+    this.#must(`-n ${name} link set lo up`);
   }
 
   /** All at once, as when a switch fails: who is cut off first must not matter, however busy the machine is. */
@@ -138,13 +124,8 @@ export class TestNetwork implements Disposable {
     if (spawnSync('sh', ['-c', script], { stdio: 'ignore' }).status !== 0) throw new Error(`cannot cut:\n${script}`);
   }
 
-  #neighbour(host: number, ...args: readonly string[]): void {
-    const [verb = '', address = '', ...rest] = args;
-    this.#must('-n', this.#name(host), 'neigh', verb, address, ...rest, 'dev', 'net');
-  }
-
-  #must(...args: readonly string[]): void {
-    if (!ip(...args)) throw new Error(`ip ${args.join(' ')} failed`);
+  #must(command: string): void {
+    if (!ip(command)) throw new Error(`ip ${command} failed`);
   }
 }
 
@@ -155,6 +136,7 @@ function pairs(a: number, b: number): [number, number][] {
   ];
 }
 
-function ip(...args: readonly string[]): boolean {
-  return spawnSync('ip', args, { stdio: 'ignore' }).status === 0;
+/** Whether `ip` did it; no name or address of ours has a space. */
+function ip(command: string): boolean {
+  return spawnSync('ip', command.split(' '), { stdio: 'ignore' }).status === 0;
 }
