@@ -65,8 +65,9 @@ function rawBlocks(t: Tensor, dims: readonly number[]): Blocks<TypedArrays[DType
 function sumsOnDevice(t: Tensor, dims: readonly number[], shape: Shape, mean: boolean): Tensor | undefined {
   if (t.dtype !== 'float32' || t.size === 0) return undefined;
   const backend = backendFor('SumBlocks', 'reduce', t.size);
+  if (backend === undefined) return undefined;
   const sizes = blockSizes(t.shape, dims);
-  if (backend === undefined || sizes === undefined) return undefined;
+  if (sizes === undefined) return undefined;
   const attrs = { ...sizes, divisor: mean ? sizes.red : 1 };
   return runKernel(backend, 'SumBlocks', { x: t }, attrs, 'float32', shape);
 }
