@@ -1,5 +1,6 @@
 /** @file Whether a process of this machine is there, and what tells two machines apart. */
 import { readFileSync, readlinkSync } from 'node:fs';
+import { attempt } from './attempt.ts';
 
 /** Whether a process with this number certainly does not run any more. One that nobody has waited for yet counts as gone. */
 export function isProcessGone(pid: number): boolean {
@@ -25,18 +26,9 @@ export function isProcessGone(pid: number): boolean {
 
 /** Numbers of processes mean the same to two processes only where this is equal. */
 export function processSpace(): string {
-  try {
-    return readlinkSync('/proc/self/ns/pid');
-  } catch {
-    return '';
-  }
+  return attempt(() => readlinkSync('/proc/self/ns/pid')) ?? '';
 }
 
 function isProcMounted(): boolean {
-  try {
-    readFileSync('/proc/self/stat');
-    return true;
-  } catch {
-    return false;
-  }
+  return attempt(() => readFileSync('/proc/self/stat')) !== undefined;
 }

@@ -1,8 +1,8 @@
 /** @file The door of a listener: strangers prove themselves, a bounded number at a time. */
 import type { RpcError } from '../base/errors.ts';
+import { admitStranger } from '../transports/connection-parts.ts';
 import type { Connection } from '../transports/transport.ts';
 import { authenticate, type Authenticated } from './authenticate.ts';
-import { MAX_HALF_OPEN } from '../security/handshake.ts';
 import type { Keys } from '../security/keys.ts';
 
 export interface AcceptorOptions {
@@ -36,14 +36,7 @@ export function createAcceptor(options: AcceptorOptions): (connection: Connectio
       connection.destroy();
       return;
     }
-    strangers.add(connection);
-    if (strangers.size > MAX_HALF_OPEN) {
-      const [oldest] = strangers;
-      if (oldest !== undefined) {
-        strangers.delete(oldest);
-        oldest.destroy();
-      }
-    }
+    admitStranger(strangers, connection);
     authenticate(connection, { role: 'acceptor', group, keys, claim, mistaken, timeoutMs }).then(
       (peer) => {
         strangers.delete(connection);

@@ -346,7 +346,29 @@ function addRecord(out, parts, bytes) {
 	view.setUint32(4, crc, true);
 	out.push(head, ...parts);
 }
+// src/transports/transport.ts
+const DEFAULT_DIAL_TIMEOUT_MS = 5e3;
 // src/transports/dialling.ts
+function settleDial(remote, { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }, start) {
+	if (signal?.aborted) return Promise.reject(cancelled(remote, signal));
+	return new Promise((resolve, reject) => {
+		let settled = false;
+		const settle = (isFailed, outcome) => {
+			if (settled) return;
+			settled = true;
+			clearTimeout(timer);
+			signal?.removeEventListener("abort", onAbort);
+			letGo(isFailed);
+			outcome();
+		};
+		const fail = (error) => settle(true, () => reject(error));
+		const onAbort = () => fail(cancelled(remote, signal));
+		const letGo = start((value) => settle(false, () => resolve(value)), fail);
+		const late = \`\${remote} did not answer in \${Math.ceil(timeoutMs)} ms\`;
+		const timer = setTimeout(() => fail(new RpcError("deadline-exceeded", late)), timeoutMs);
+		signal?.addEventListener("abort", onAbort, { once: true });
+	});
+}
 function cancelled(remote, signal) {
 	return new RpcError("cancelled", \`connecting to \${remote} was cancelled\`, { cause: signal.reason });
 }
@@ -1436,6 +1458,40 @@ function jitter(ms) {
 function closedError$1() {
 	return new RpcError("failed-precondition", "the store is closed");
 }
+// src/transports/connection-parts.ts
+const DISCARD = Object.freeze({
+	nextBuffer: () => discarded,
+	received: () => void 0,
+	closed: () => void 0
+});
+const discarded = new Uint8Array(16384);
+function closedError(remote) {
+	return Object.assign(new Error(\`the connection to \${remote} is closed\`), { code: "ECONNRESET" });
+}
+function asError(thrown) {
+	return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
+function memoryOf(sink) {
+	const memory = sink.nextBuffer();
+	if (memory.byteLength === 0) throw new InvariantError("a sink offered no memory");
+	return memory;
+}
+function listenerAt(endpoint, signal, stop) {
+	const close = async () => stop();
+	signal?.addEventListener("abort", () => void close(), { once: true });
+	return {
+		endpoint,
+		close
+	};
+}
+function admitStranger(strangers, stranger) {
+	strangers.add(stranger);
+	if (strangers.size <= 1024) return;
+	const [oldest] = strangers;
+	if (oldest === void 0) return;
+	strangers.delete(oldest);
+	oldest.destroy();
+}
 // ../tensor/src/ambient.ts
 const ROOT = Object.freeze({
 	gradMode: true,
@@ -1485,21 +1541,18 @@ const { carrier, atRoot } = table[KEY] ??= create();
 function runAtRoot(fn) {
 	return atRoot(fn);
 }
-// src/transports/socket.ts
-const SCRATCH_BYTES = 256;
-const DISCARDED_BYTES = 4096;
-const LARGE_BYTES = 131072;
-const LINGER_MS = 1e4;
+Object.freeze({
+	encrypted: true,
+	authenticated: true
+});
 const UNPROTECTED = Object.freeze({
 	encrypted: false,
 	authenticated: false
 });
-const DISCARD = Object.freeze({
-	nextBuffer: () => discarded,
-	received: () => void 0,
-	closed: () => void 0
-});
-const discarded = new Uint8Array(DISCARDED_BYTES);
+// src/transports/socket.ts
+const SCRATCH_BYTES = 256;
+const LARGE_BYTES = 131072;
+const LINGER_MS = 1e4;
 function connectSocket(options, about) {
 	const connection = new SocketConnection(about.kind, about.remote, UNPROTECTED);
 	const socket = (0, node_net.connect)({
@@ -1646,11 +1699,10 @@ var SocketConnection = class {
 	}
 	ask(sink) {
 		try {
-			const memory = sink.nextBuffer();
-			if (memory.byteLength > 0) return memory;
-			this.destroy(new InvariantError("a sink offered no memory"));
+			return memoryOf(sink);
 		} catch (error) {
 			this.destroy(asError(error));
+			return;
 		}
 	}
 	onRead(count) {
@@ -1714,20 +1766,12 @@ var SocketConnection = class {
 		}
 	}
 };
-function asError(error) {
-	return error instanceof Error ? error : new Error(String(error));
-}
-function closedError(remote) {
-	return Object.assign(new Error(\`the connection to \${remote} is closed\`), { code: "ECONNRESET" });
-}
-// src/transports/transport.ts
-const DEFAULT_DIAL_TIMEOUT_MS = 5e3;
 // src/transports/listen.ts
 const BACKLOG = 4096;
 const KEEP_ALIVE_MS = 15e3;
 function listenNet(options, about, onConnection) {
-	return runAtRoot(() => new Promise((resolve, reject) => {
-		const server = (0, node_net.createServer)({
+	return runAtRoot(() => {
+		return listening((0, node_net.createServer)({
 			pauseOnConnect: true,
 			noDelay: true,
 			keepAlive: true,
@@ -1739,8 +1783,12 @@ function listenNet(options, about, onConnection) {
 				kind: about.kind,
 				remote
 			}));
-		});
-		server.once("error", (error) => reject(listenError(error, about.where)));
+		}), options, about.where);
+	});
+}
+function listening(server, options, where) {
+	return new Promise((resolve, reject) => {
+		server.once("error", (error) => reject(listenError(error, where)));
 		server.listen({
 			backlog: BACKLOG,
 			...options
@@ -1749,7 +1797,15 @@ function listenNet(options, about, onConnection) {
 			server.on("error", (error) => process.emitWarning(error));
 			resolve(server);
 		});
-	}));
+	});
+}
+function strangersOf(server) {
+	const strangers = new Set();
+	server.on("connection", (socket) => {
+		admitStranger(strangers, socket);
+		socket.once("close", () => strangers.delete(socket));
+	});
+	return strangers;
 }
 function dialNet(options, about, dial) {
 	const failed = (error) => new RpcError("unavailable", \`cannot connect to \${about.remote}: \${error.message}\`, { cause: error });
@@ -1762,39 +1818,29 @@ function dialNet(options, about, dial) {
 		};
 	});
 }
-function dialWithin({ timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }, remote, failed, start) {
-	if (signal?.aborted) return Promise.reject(cancelled(remote, signal));
-	return runAtRoot(() => new Promise((resolve, reject) => {
+function dialWithin(options, remote, failed, start) {
+	return runAtRoot(() => settleDial(remote, options, (done, fail) => {
 		const { socket, ready, finish } = start();
-		const settle = (outcome) => {
-			clearTimeout(timer);
-			signal?.removeEventListener("abort", onAbort);
-			socket.off("error", onError);
-			socket.off("close", onClose);
-			socket.off(ready, onReady);
-			outcome();
-		};
-		const refuse = (error) => settle(() => {
-			socket.on("error", () => void 0);
-			socket.destroy();
-			reject(error);
-		});
-		const onAbort = () => refuse(cancelled(remote, signal));
-		const onError = (error) => refuse(failed(error));
-		const onClose = () => refuse(failed(new Error("the connection was closed")));
+		const onError = (error) => fail(failed(error));
+		const onClose = () => fail(failed(new Error("the connection was closed")));
 		const onReady = () => {
 			try {
-				const connection = finish();
-				settle(() => resolve(connection));
+				done(finish());
 			} catch (error) {
-				refuse(RpcError.from(error));
+				fail(RpcError.from(error));
 			}
 		};
-		const timer = setTimeout(() => refuse(new RpcError("deadline-exceeded", \`\${remote} did not answer in \${Math.ceil(timeoutMs)} ms\`)), timeoutMs);
 		socket.once("error", onError);
 		socket.once("close", onClose);
 		socket.once(ready, onReady);
-		signal?.addEventListener("abort", onAbort, { once: true });
+		return (isFailed) => {
+			socket.off("error", onError);
+			socket.off("close", onClose);
+			socket.off(ready, onReady);
+			if (!isFailed) return;
+			socket.on("error", () => void 0);
+			socket.destroy();
+		};
 	}));
 }
 function listenError(error, where) {
@@ -1826,15 +1872,10 @@ async function listen(options, onConnection) {
 		kind: "tcp",
 		where
 	}, onConnection);
-	const { port } = server.address();
-	const close = async () => {
-		server.close();
-	};
-	options.signal?.addEventListener("abort", () => void close(), { once: true });
-	return {
-		endpoint: \`tcp://\${hostText(options.advertise ?? reachable(host))}:\${port}\`,
-		close
-	};
+	return listenerAt(endpointOf("tcp", server, host, options.advertise), options.signal, () => void server.close());
+}
+function endpointOf(scheme, server, host, advertise = reachable(host)) {
+	return \`\${scheme}://\${hostText(advertise)}:\${server.address().port}\`;
 }
 async function dial$1(endpoint, options = {}) {
 	const { host, port } = parseHostPort(endpoint, "tcp");
@@ -1858,25 +1899,17 @@ function reachable(host) {
 const TLS_CIPHER = "TLS_AES_128_GCM_SHA256";
 const BINDING_LABEL = "EXPORTER-backwire-channel-binding";
 const BINDING_BYTES = 32;
-var TlsTransport = class {
-	name = "tls";
-	domain = "";
-	proof;
-	constructor(proof) {
-		this.proof = proof;
-	}
-	isViable() {
-		return true;
-	}
-	listen(options, onConnection) {
-		return runAtRoot(() => start(this.proof, options, onConnection));
-	}
-	dial(endpoint, options) {
-		return dial(this.proof, endpoint, options);
-	}
-};
+const proofs = new WeakMap();
 function tlsTransport(proof) {
-	return new TlsTransport(proof);
+	const transport = {
+		name: "tls",
+		domain: "",
+		isViable: () => true,
+		listen: (options, onConnection) => runAtRoot(() => start(proof, options, onConnection)),
+		dial: (endpoint, options) => dial(proof, endpoint, options)
+	};
+	proofs.set(transport, proof);
+	return transport;
 }
 function pskIdentity(group, key) {
 	return \`\${group}#\${keyIdIn(key, group)}\`;
@@ -1894,8 +1927,9 @@ async function start(proof, options, onConnection) {
 		keepAliveInitialDelay: KEEP_ALIVE_MS,
 		handshakeTimeout: HANDSHAKE_TIMEOUT_MS
 	});
-	boundStrangers(server);
+	const strangers = strangersOf(server);
 	server.on("secureConnection", (socket) => {
+		for (const stranger of strangers) if (stranger.remotePort === socket.remotePort && stranger.remoteAddress === socket.remoteAddress) strangers.delete(stranger);
 		const about = {
 			kind: "tls",
 			remote: \`tls://\${hostText(socket.remoteAddress ?? "?")}:\${socket.remotePort ?? 0}\`
@@ -1912,26 +1946,12 @@ async function start(proof, options, onConnection) {
 			protection
 		}));
 	});
-	await new Promise((resolve, reject) => {
-		server.once("error", (error) => reject(listenError(error, where)));
-		server.listen({
-			host,
-			port: options.port ?? 0,
-			backlog: BACKLOG
-		}, resolve);
-	});
-	server.removeAllListeners("error");
-	server.on("error", (error) => process.emitWarning(error));
 	server.on("tlsClientError", (_error, socket) => socket.destroy());
-	const { port } = server.address();
-	const close = async () => {
-		server.close();
-	};
-	options.signal?.addEventListener("abort", () => void close(), { once: true });
-	return {
-		endpoint: \`tls://\${hostText(options.advertise ?? reachable(host))}:\${port}\`,
-		close
-	};
+	await listening(server, {
+		host,
+		port: options.port ?? 0
+	}, where);
+	return listenerAt(endpointOf("tls", server, host, options.advertise), options.signal, () => void server.close());
 }
 async function dial(proof, endpoint, options = {}) {
 	const { host, port } = parseHostPort(endpoint, "tls");
@@ -2031,21 +2051,6 @@ function hasCertificate(socket) {
 }
 function isCertificateError(error) {
 	return error.code !== void 0 && /CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(error.code);
-}
-function boundStrangers(server) {
-	const strangers = new Set();
-	server.on("connection", (socket) => {
-		strangers.add(socket);
-		socket.once("close", () => strangers.delete(socket));
-		if (strangers.size <= 1024) return;
-		const [oldest] = strangers;
-		if (oldest === void 0) return;
-		strangers.delete(oldest);
-		oldest.destroy();
-	});
-	server.on("secureConnection", (socket) => {
-		for (const stranger of strangers) if (stranger.remotePort === socket.remotePort && stranger.remoteAddress === socket.remoteAddress) strangers.delete(stranger);
-	});
 }
 // src/liveness/embedded-holder.ts
 var SharedLinks = class {

@@ -13,7 +13,6 @@ function partReader(read) {
 		return read(pid, BigUint64Array.of(to, size), BigUint64Array.of(from, size)) === length;
 	};
 }
-// src/transports/native.ts
 function loadNative(koffi) {
 	return (0, node_module.createRequire)(koffi)(koffi).load(null);
 }

@@ -10,3 +10,8 @@ export interface Protection {
   /** Bytes that only the two ends of this connection know, for binding a proof to it. */
   readonly binding?: Uint8Array;
 }
+
+/** Both ends are this process. */
+export const INSIDE: Protection = Object.freeze({ encrypted: true, authenticated: true });
+
+export const UNPROTECTED: Protection = Object.freeze({ encrypted: false, authenticated: false });

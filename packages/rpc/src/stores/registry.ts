@@ -1,8 +1,9 @@
 /** @file The groups whose stores are on this machine, as files that only this user can read: who looks finds them without an address. */
-import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isAlive } from '../transports/process-alive.ts';
+import { attempt } from '../base/attempt.ts';
+import { isProcessGone, processSpace } from '../base/process-state.ts';
 
 /** A group that somebody on this machine serves. */
 export interface RunningGroup {
@@ -47,7 +48,7 @@ export function announceGroup(group: Pick<RunningGroup, 'address' | 'program'>, 
   const path = attempt(() => {
     const folder = userFolder();
     sweepGroups(folder);
-    const entry: Entry = { ...group, pid: process.pid, startedAt: Date.now(), space: pidSpace(), secretFile };
+    const entry: Entry = { ...group, pid: process.pid, startedAt: Date.now(), space: processSpace(), secretFile };
     const file = join(folder, `group-${process.pid}-${++counter}.json`);
     writeFileSync(file, JSON.stringify(entry), { mode: 0o600, flag: 'wx' });
     return file;
@@ -72,7 +73,7 @@ export function runningGroups(): RunningGroup[] {
 
 /** Removes entries, and secrets, of processes that are gone. Returns those that are not. */
 function sweepGroups(folder: string): Entry[] {
-  const space = pidSpace();
+  const space = processSpace();
   const alive: Entry[] = [];
   const secrets = new Set<string>();
   for (const name of readdirSync(folder)) {
@@ -80,7 +81,7 @@ function sweepGroups(folder: string): Entry[] {
     const path = join(folder, name);
     const entry = attempt(() => JSON.parse(readFileSync(path, 'utf8')) as Entry);
     if (entry === undefined || typeof entry.pid !== 'number' || typeof entry.address !== 'string') continue;
-    if (entry.space !== space || isAlive(entry.pid)) {
+    if (entry.space !== space || !isProcessGone(entry.pid)) {
       if (entry.space === space) alive.push(entry);
       continue;
     }
@@ -93,18 +94,6 @@ function sweepGroups(folder: string): Entry[] {
   return alive;
 }
 
-function pidSpace(): string {
-  return attempt(() => readlinkSync('/proc/self/ns/pid')) ?? '';
-}
-
 function forgetAll(): void {
   for (const path of open) rmSync(path, { force: true });
-}
-
-function attempt<T>(run: () => T): T | undefined {
-  try {
-    return run();
-  } catch {
-    return undefined;
-  }
 }

@@ -1,8 +1,9 @@
 /** @file A connection whose large chunks the receiver reads out of the sender's memory; everything else goes through the socket below. */
 import { randomBytes } from 'node:crypto';
 import { DEFAULT_WIRE_LIMITS } from '@backwire/wire/internal';
-import { InvariantError, RpcError } from '../base/errors.ts';
+import { RpcError } from '../base/errors.ts';
 import type { CrossMemory } from './cma-memory.ts';
+import { DISCARD, asError, closedError, copyTo, memoryOf } from './connection-parts.ts';
 import { holdHelper, letHelperGo } from './memory-helper.ts';
 import type { Protection } from '../security/protection.ts';
 import type { ByteSink, Connection } from './transport.ts';
@@ -227,19 +228,13 @@ export class CmaConnection implements Connection {
 
   private nextBuffer(): Uint8Array {
     this.direct = this.inline >= STAGING_BYTES && this.start === this.end && this.sink !== undefined;
-    if (this.direct) return this.ask().subarray(0, this.inline);
+    if (this.direct) return memoryOf(this.sink as ByteSink).subarray(0, this.inline);
     if (this.start > 0) {
       this.staging.copyWithin(0, this.start, this.end);
       this.end -= this.start;
       this.start = 0;
     }
     return this.staging.subarray(this.end);
-  }
-
-  private ask(): Uint8Array {
-    const memory = (this.sink as ByteSink).nextBuffer();
-    if (memory.byteLength === 0) throw new InvariantError('a sink offered no memory');
-    return memory;
   }
 
   private onReceived(count: number): void {
@@ -273,7 +268,7 @@ export class CmaConnection implements Connection {
         else if (this.inline > 0 || !this.takeHead()) break;
       }
     } catch (error) {
-      this.inner.destroy(error instanceof Error ? error : new Error(String(error)));
+      this.inner.destroy(asError(error));
     } finally {
       this.working = false;
     }
@@ -296,9 +291,8 @@ export class CmaConnection implements Connection {
   }
 
   private copySome(): void {
-    const memory = this.ask();
-    const count = Math.min(memory.byteLength, this.inline, this.end - this.start);
-    memory.set(this.staging.subarray(this.start, this.start + count));
+    const { sink, staging, start } = this;
+    const count = copyTo(sink as ByteSink, staging, start, Math.min(this.end, start + this.inline));
     this.start += count;
     this.inline -= count;
     this.tell(count);
@@ -307,7 +301,7 @@ export class CmaConnection implements Connection {
   private readSome(reading: Reading): number {
     const { peer } = this;
     if (peer === undefined) throw new RpcError('protocol-error', 'memory was offered before HELLO');
-    const memory = this.ask();
+    const memory = memoryOf(this.sink as ByteSink);
     const count = Math.min(memory.byteLength, reading.left);
     const guard = { address: peer.guards + BigInt(reading.slot * GUARD_BYTES), length: GUARD_BYTES };
     const ranges = [guard, { address: reading.address, length: count }, guard];
@@ -407,13 +401,6 @@ export class CmaConnection implements Connection {
   }
 }
 
-const DISCARD: ByteSink = Object.freeze({
-  nextBuffer: (): Uint8Array => discarded,
-  received: (): void => undefined,
-  closed: (): void => undefined,
-});
-const discarded = new Uint8Array(STAGING_BYTES);
-
 function head(type: number, slot: number, length: number, address: bigint, generation: bigint): Uint8Array {
   const bytes = new Uint8Array(HEAD_BYTES);
   const view = new DataView(bytes.buffer);
@@ -427,8 +414,4 @@ function head(type: number, slot: number, length: number, address: bigint, gener
 
 function isGuard(seen: Buffer, nonce: Buffer, generation: bigint): boolean {
   return seen.subarray(0, NONCE_BYTES).equals(nonce) && seen.readBigUInt64LE(NONCE_BYTES) === generation;
-}
-
-function closedError(remote: string): Error {
-  return Object.assign(new Error(`the connection to ${remote} is closed`), { code: 'ECONNRESET' });
 }

@@ -1,5 +1,6 @@
 /** @file Reading the memory of another process of this user (Linux), through the optional package `koffi`. */
 import { readFileSync } from 'node:fs';
+import { attempt, once } from '../base/attempt.ts';
 import { memoryHelper } from './memory-helper.ts';
 import { partReader, rangeReader } from './memory-parts.ts';
 import { native } from './native.ts';
@@ -22,22 +23,11 @@ const SHARED_READ_BYTES = 2 * 1024 * 1024;
 const PR_SET_PTRACER = 0x59616d61;
 const PR_SET_PTRACER_ANY = -1;
 
-let loaded: CrossMemory | undefined;
-let tried = false;
-
 /** undefined where it cannot work: another system than Linux, or no `koffi`. */
-export function crossMemory(): CrossMemory | undefined {
-  if (!tried) {
-    tried = true;
-    loaded = load();
-  }
-  return loaded;
-}
-
-function load(): CrossMemory | undefined {
+export const crossMemory = once((): CrossMemory | undefined => {
   const libc = native();
   if (libc === undefined) return undefined;
-  try {
+  return attempt(() => {
     const readRanges = rangeReader(libc);
     const readPart = partReader(readRanges);
     // Of no bytes: it moves nothing and returns where its first argument is.
@@ -63,10 +53,8 @@ function load(): CrossMemory | undefined {
       );
     };
     return { addressOf, read };
-  } catch {
-    return undefined;
-  }
-}
+  });
+});
 
 /** Where the kernel lets only ancestors look (Yama's scope 1), this process allows any reader of the same user: that is what opting in means. */
 function allowReaders(prctl: (...args: unknown[]) => unknown): void {

@@ -1,6 +1,6 @@
 /** @file Unix sockets with a side door: large chunks are read straight out of the sender's memory. Linux, opt-in, same user. */
-import { readlinkSync } from 'node:fs';
 import { RpcError } from '../base/errors.ts';
+import { processSpace } from '../base/process-state.ts';
 import { CmaConnection } from './cma-connection.ts';
 import { crossMemory } from './cma-memory.ts';
 import type { Transport } from './transport.ts';
@@ -19,7 +19,7 @@ export function cmaTransport(): Transport {
   return {
     name: 'cma',
     get domain(): string {
-      return `${unix.domain}/${pidNamespace()}`;
+      return `${unix.domain}/${processSpace()}`;
     },
     isViable: () => unix.isViable() && crossMemory() !== undefined,
     async listen(options, onConnection) {
@@ -43,13 +43,4 @@ function needMemory(): NonNullable<ReturnType<typeof crossMemory>> {
       "the transport 'cma' needs Linux and the package 'koffi': npm install koffi",
     );
   return memory;
-}
-
-/** Process numbers mean the same only within one of these. */
-function pidNamespace(): string {
-  try {
-    return readlinkSync('/proc/self/ns/pid');
-  } catch {
-    return '';
-  }
 }

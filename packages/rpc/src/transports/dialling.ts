@@ -1,5 +1,35 @@
 /** @file Addresses of transports and the words of dials that were given up. Runs in browsers too. */
 import { RpcError } from '../base/errors.ts';
+import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
+
+/**
+ * What `start` begins, within the time given: `done` and `fail` settle it, once, as do the signal and the end of the time. What `start` returns lets go
+ * of it then, and is told whether it has failed.
+ */
+export function settleDial<T>(
+  remote: string,
+  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions,
+  start: (done: (value: T) => void, fail: (error: Error) => void) => (isFailed: boolean) => void,
+): Promise<T> {
+  if (signal?.aborted) return Promise.reject(cancelled(remote, signal));
+  return new Promise<T>((resolve, reject) => {
+    let settled = false;
+    const settle = (isFailed: boolean, outcome: () => void): void => {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+      letGo(isFailed);
+      outcome();
+    };
+    const fail = (error: Error): void => settle(true, () => reject(error));
+    const onAbort = (): void => fail(cancelled(remote, signal as AbortSignal));
+    const letGo = start((value) => settle(false, () => resolve(value)), fail);
+    const late = `${remote} did not answer in ${Math.ceil(timeoutMs)} ms`;
+    const timer = setTimeout(() => fail(new RpcError('deadline-exceeded', late)), timeoutMs);
+    signal?.addEventListener('abort', onAbort, { once: true });
+  });
+}
 
 export function cancelled(remote: string, signal: AbortSignal): RpcError {
   return new RpcError('cancelled', `connecting to ${remote} was cancelled`, { cause: signal.reason });

@@ -8,12 +8,13 @@ import {
 } from 'node:net';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
-import { cancelled, hostText } from './dialling.ts';
+import { admitStranger } from './connection-parts.ts';
+import { hostText, settleDial } from './dialling.ts';
 import { adoptSocket, connectSocket, type SocketConnection } from './socket.ts';
-import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
+import type { DialOptions } from './transport.ts';
 
 /** Connections the kernel may hold before they are accepted: a whole group that starts at once. */
-export const BACKLOG = 4_096;
+const BACKLOG = 4_096;
 
 /** A peer whose machine vanished is noticed by the kernel in the end, for connections on which nobody speaks. */
 export const KEEP_ALIVE_MS = 15_000;
@@ -25,27 +26,41 @@ export function listenNet(
   onConnection: (connection: SocketConnection) => void,
 ): Promise<Server> {
   // At the root: what is accepted later must not live in the caller's ambient state.
-  return runAtRoot(
-    () =>
-      new Promise<Server>((resolve, reject) => {
-        const server = createServer(
-          { pauseOnConnect: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS },
-          (socket) => {
-            const address = socket.remoteAddress;
-            const remote =
-              address === undefined ? about.where : `${about.kind}://${hostText(address)}:${socket.remotePort ?? 0}`;
-            onConnection(adoptSocket(socket, { kind: about.kind, remote }));
-          },
-        );
-        server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, about.where)));
-        server.listen({ backlog: BACKLOG, ...options }, () => {
-          server.removeAllListeners('error');
-          // EMFILE and the like: the listener lives on, the connection is lost and will be dialled again.
-          server.on('error', (error) => process.emitWarning(error));
-          resolve(server);
-        });
-      }),
-  );
+  return runAtRoot(() => {
+    const server = createServer(
+      { pauseOnConnect: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS },
+      (socket) => {
+        const address = socket.remoteAddress;
+        const remote =
+          address === undefined ? about.where : `${about.kind}://${hostText(address)}:${socket.remotePort ?? 0}`;
+        onConnection(adoptSocket(socket, { kind: about.kind, remote }));
+      },
+    );
+    return listening(server, options, about.where);
+  });
+}
+
+/** Any server of Node's, once it listens. `where` is the address for messages. @throws RpcError as `Transport.listen` */
+export function listening<S extends Server>(server: S, options: NetListenOptions, where: string): Promise<S> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, where)));
+    server.listen({ backlog: BACKLOG, ...options }, () => {
+      server.removeAllListeners('error');
+      // EMFILE and the like: the listener lives on, the connection is lost and will be dialled again.
+      server.on('error', (error) => process.emitWarning(error));
+      resolve(server);
+    });
+  });
+}
+
+/** The sockets of a server that have not proved themselves, of which it keeps so many; whoever has leaves them. */
+export function strangersOf(server: Server): Set<Socket> {
+  const strangers = new Set<Socket>();
+  server.on('connection', (socket) => {
+    admitStranger(strangers, socket);
+    socket.once('close', () => strangers.delete(socket));
+  });
+  return strangers;
 }
 
 /** Connects within the time given. */
@@ -71,56 +86,41 @@ export interface Dialling {
 
 /** Waits for a socket that `start` has begun to connect: until it is ready, fails, is cancelled or takes too long. */
 export function dialWithin(
-  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions,
+  options: DialOptions,
   remote: string,
   failed: (error: Error) => RpcError,
   start: () => Dialling,
 ): Promise<SocketConnection> {
-  if (signal?.aborted) return Promise.reject(cancelled(remote, signal));
   // At the root: what arrives later must not live in the caller's ambient state.
-  return runAtRoot(
-    () =>
-      new Promise<SocketConnection>((resolve, reject) => {
-        const { socket, ready, finish } = start();
-        const settle = (outcome: () => void): void => {
-          clearTimeout(timer);
-          signal?.removeEventListener('abort', onAbort);
-          socket.off('error', onError);
-          socket.off('close', onClose);
-          socket.off(ready, onReady);
-          outcome();
-        };
-        const refuse = (error: RpcError): void =>
-          settle(() => {
-            socket.on('error', () => undefined);
-            socket.destroy();
-            reject(error);
-          });
-        const onAbort = (): void => refuse(cancelled(remote, signal as AbortSignal));
-        const onError = (error: Error): void => refuse(failed(error));
-        const onClose = (): void => refuse(failed(new Error('the connection was closed')));
-        const onReady = (): void => {
-          try {
-            const connection = finish();
-            settle(() => resolve(connection));
-          } catch (error) {
-            refuse(RpcError.from(error));
-          }
-        };
-        const timer = setTimeout(
-          () => refuse(new RpcError('deadline-exceeded', `${remote} did not answer in ${Math.ceil(timeoutMs)} ms`)),
-          timeoutMs,
-        );
-        socket.once('error', onError);
-        socket.once('close', onClose);
-        socket.once(ready, onReady);
-        signal?.addEventListener('abort', onAbort, { once: true });
-      }),
+  return runAtRoot(() =>
+    settleDial<SocketConnection>(remote, options, (done, fail) => {
+      const { socket, ready, finish } = start();
+      const onError = (error: Error): void => fail(failed(error));
+      const onClose = (): void => fail(failed(new Error('the connection was closed')));
+      const onReady = (): void => {
+        try {
+          done(finish());
+        } catch (error) {
+          fail(RpcError.from(error));
+        }
+      };
+      socket.once('error', onError);
+      socket.once('close', onClose);
+      socket.once(ready, onReady);
+      return (isFailed) => {
+        socket.off('error', onError);
+        socket.off('close', onClose);
+        socket.off(ready, onReady);
+        if (!isFailed) return;
+        socket.on('error', () => undefined);
+        socket.destroy();
+      };
+    }),
   );
 }
 
 /** An error of `listen` in words that say what to do. */
-export function listenError(error: NodeJS.ErrnoException, where: string): RpcError {
+function listenError(error: NodeJS.ErrnoException, where: string): RpcError {
   switch (error.code) {
     case 'EADDRINUSE':
       return new RpcError('unavailable', `Address already in use: ${where}`, { cause: error });

@@ -1,16 +1,15 @@
 /** @file Connections inside one process: bytes are copied from writer to reader, a turn of the event loop later. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { InvariantError, RpcError } from '../base/errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { later } from '../base/platform.ts';
+import { INSIDE } from '../security/protection.ts';
+import { asError, closedError, copyTo, listenerAt } from './connection-parts.ts';
 import { cancelled } from './dialling.ts';
-import type { Protection } from '../security/protection.ts';
 import type { ByteSink, Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
 /** Bytes moved in one turn, so that a large body does not hold up the event loop. */
 const BYTES_PER_TURN = 1024 * 1024;
-/** Both ends are this process. */
-const INSIDE: Protection = Object.freeze({ encrypted: true, authenticated: true });
 
 const listeners = new Map<string, (connection: Connection) => void>();
 const domain = `process-${newId()}`;
@@ -36,11 +35,7 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
   // Always a name of its own: `host` and `advertise` are about machines.
   const endpoint = `memory://${domain}-${++counter}`;
   listeners.set(endpoint, onConnection);
-  const close = async (): Promise<void> => {
-    listeners.delete(endpoint);
-  };
-  options.signal?.addEventListener('abort', () => void close(), { once: true });
-  return { endpoint, close };
+  return listenerAt(endpoint, options.signal, () => void listeners.delete(endpoint));
 }
 
 function dial(endpoint: string, { signal }: DialOptions = {}): Promise<Connection> {
@@ -150,7 +145,7 @@ class MemoryConnection implements Connection {
     let budget = BYTES_PER_TURN;
     while (budget > 0 && this.queue.length > 0 && !this.closed && this.peer.accepts()) {
       const head = this.queue[0] as Pending;
-      const count = this.peer.take(head.bytes.subarray(head.at), budget);
+      const count = this.peer.take(head, budget);
       head.at += count;
       budget -= count;
       this.bufferedBytes -= count;
@@ -186,19 +181,17 @@ class MemoryConnection implements Connection {
     return !this.closed && (this.sink !== undefined || this.ended);
   }
 
-  private take(bytes: Uint8Array, budget: number): number {
+  private take({ bytes, at }: Pending, budget: number): number {
     const { sink } = this;
-    if (bytes.byteLength === 0 || sink === undefined) return Math.min(bytes.byteLength, budget);
+    const most = Math.min(bytes.byteLength - at, budget);
+    if (most === 0 || sink === undefined) return most;
     try {
-      const memory = sink.nextBuffer();
-      if (memory.byteLength === 0) throw new InvariantError('a sink offered no memory');
-      const count = Math.min(bytes.byteLength, budget, memory.byteLength);
-      memory.set(bytes.subarray(0, count));
+      const count = copyTo(sink, bytes, at, at + most);
       this.receivedBytes += count;
       sink.received(count);
       return count;
     } catch (error) {
-      this.destroy(error instanceof Error ? error : new Error(String(error)));
+      this.destroy(asError(error));
       return 0;
     }
   }
@@ -216,8 +209,4 @@ class MemoryConnection implements Connection {
   private tellClosed(): void {
     this.sink?.closed(this.failure);
   }
-}
-
-function closedError(remote: string): Error {
-  return Object.assign(new Error(`the connection to ${remote} is closed`), { code: 'ECONNRESET' });
 }

@@ -1,5 +1,6 @@
 /** @file Functions of the C library, through the optional package `koffi`. */
 import { createRequire } from 'node:module';
+import { attempt, once } from '../base/attempt.ts';
 
 /** What this project uses of `koffi`. */
 export interface Native {
@@ -11,17 +12,8 @@ interface Koffi {
   load(path: null): Native;
 }
 
-let loaded: Native | undefined;
-let tried = false;
-
 /** undefined where it cannot work: another system than Linux, or no `koffi`. Loading takes some 20 ms, once a process. */
-export function native(): Native | undefined {
-  if (!tried) {
-    tried = true;
-    loaded = process.platform === 'linux' ? load() : undefined;
-  }
-  return loaded;
-}
+export const native = once(() => (process.platform === 'linux' ? attempt(() => loadNative(koffiPath())) : undefined));
 
 /** Where the package is. @throws Error when it is not installed. */
 export function koffiPath(): string {
@@ -31,12 +23,4 @@ export function koffiPath(): string {
 /** The C library by the package at that place: a thread that runs from text cannot look for it. */
 export function loadNative(koffi: string): Native {
   return (createRequire(koffi)(koffi) as Koffi).load(null);
-}
-
-function load(): Native | undefined {
-  try {
-    return loadNative(koffiPath());
-  } catch {
-    return undefined;
-  }
 }

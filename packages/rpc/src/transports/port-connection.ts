@@ -1,8 +1,8 @@
 /** @file One end of a pair of message ports as a connection: bytes go by shared memory or copy, never by transfer. */
 import type { MessagePort } from 'node:worker_threads';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { InvariantError } from '../base/errors.ts';
-import type { Protection } from '../security/protection.ts';
+import { INSIDE } from '../security/protection.ts';
+import { asError, closedError, copyTo } from './connection-parts.ts';
 import type { ByteSink, Connection } from './transport.ts';
 
 /** What one message carries: long enough to be cheap, short enough that the reader's loop turns in between. */
@@ -13,8 +13,6 @@ const COPIED_BYTES = 16 * 1024;
 const WINDOW_BYTES = 4 * 1024 * 1024;
 /** Bytes taken are told to the writer at the end of the turn, or at once when they are so many. */
 const ACK_BYTES = 1024 * 1024;
-/** Both ends are this process. */
-const INSIDE: Protection = Object.freeze({ encrypted: true, authenticated: true });
 
 /** What ports carry; anything else ends the connection. */
 type Note = readonly ['data', Uint8Array] | readonly ['taken', number] | readonly ['end'] | readonly ['reset'];
@@ -223,7 +221,7 @@ export class PortConnection implements Connection {
     try {
       while (this.held.length > 0 && !this.closed && (this.sink !== undefined || this.ended)) this.deliverPiece();
     } catch (error) {
-      this.destroy(error instanceof Error ? error : new Error(String(error)));
+      this.destroy(asError(error));
     } finally {
       this.delivering = false;
     }
@@ -239,10 +237,7 @@ export class PortConnection implements Connection {
         if (!this.ended) return;
         break;
       }
-      const memory = this.sink.nextBuffer();
-      if (memory.byteLength === 0) throw new InvariantError('a sink offered no memory');
-      const count = Math.min(memory.byteLength, bytes.byteLength - piece.at);
-      memory.set(bytes.subarray(piece.at, piece.at + count));
+      const count = copyTo(this.sink, bytes, piece.at, bytes.byteLength);
       piece.at += count;
       this.receivedBytes += count;
       this.sink.received(count);
@@ -326,8 +321,4 @@ export class PortConnection implements Connection {
     this.bufferedBytes = 0;
     this.port.close();
   }
-}
-
-function closedError(remote: string): Error {
-  return Object.assign(new Error(`the connection to ${remote} is closed`), { code: 'ECONNRESET' });
 }

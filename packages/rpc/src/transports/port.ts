@@ -1,9 +1,10 @@
 /** @file Connections between the threads of one process, and inside one: pairs of message ports. */
-import { readlinkSync } from 'node:fs';
 import * as threads from 'node:worker_threads';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
-import { cancelled } from './dialling.ts';
+import { processSpace } from '../base/process-state.ts';
+import { listenerAt } from './connection-parts.ts';
+import { cancelled, settleDial } from './dialling.ts';
 import { PortConnection } from './port-connection.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
@@ -39,13 +40,7 @@ function isViable(): boolean {
 
 /** This process: its number, where that number counts. */
 function domain(): string {
-  let space = '';
-  try {
-    space = readlinkSync('/proc/self/ns/pid');
-  } catch {
-    // Not Linux: the machine has one space of numbers.
-  }
-  return `${process.pid}/${space}/${unixTransport().domain}`;
+  return `${process.pid}/${processSpace()}/${unixTransport().domain}`;
 }
 
 async function listen(options: ListenOptions, onConnection: (connection: Connection) => void): Promise<Listener> {
@@ -55,14 +50,12 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
     listening = true;
     runAtRoot(() => process.on('workerMessage', onKnock));
   }
-  const close = async (): Promise<void> => {
+  return listenerAt(`port://${threads.threadId}-${id}`, options.signal, () => {
     listeners.delete(id);
     if (listeners.size > 0 || !listening) return;
     listening = false;
     process.off('workerMessage', onKnock);
-  };
-  options.signal?.addEventListener('abort', () => void close(), { once: true });
-  return { endpoint: `port://${threads.threadId}-${id}`, close };
+  });
 }
 
 /** Another thread wants a connection. The first message on the port says whether it has one. */
@@ -93,44 +86,22 @@ async function dial(
       const knock: Knock = { backwire: 'port', listener, remote, port: theirs };
       await threads.postMessageToThread(thread, knock, [theirs], timeoutMs);
     }
-    const answer = await firstNote(ours, endpoint, timeoutMs, signal);
+    const answer = await settleDial<unknown>(endpoint, { timeoutMs, signal }, (done, fail) => {
+      const onClose = (): void => fail(new Error('the thread has ended'));
+      // The first message alone: what follows is the connection's.
+      ours.on('message', done);
+      ours.on('close', onClose);
+      return () => {
+        ours.off('message', done);
+        ours.off('close', onClose);
+      };
+    });
     if (answer !== 'welcome') throw new RpcError('unavailable', `cannot connect to ${endpoint}: nobody listens`);
   } catch (error) {
     ours.close();
     throw error instanceof RpcError ? error : refused(endpoint, error);
   }
   return new PortConnection(ours, endpoint);
-}
-
-/** Waits for the first message alone: what follows is the connection's. */
-function firstNote(
-  port: threads.MessagePort,
-  endpoint: string,
-  timeoutMs: number,
-  signal: AbortSignal | undefined,
-): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const settle = (outcome: () => void): void => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', onAbort);
-      port.off('message', onMessage);
-      port.off('close', onClose);
-      outcome();
-    };
-    const onMessage = (note: unknown): void => settle(() => resolve(note));
-    const onClose = (): void => settle(() => reject(new Error('the thread has ended')));
-    const onAbort = (): void => settle(() => reject(cancelled(endpoint, signal as AbortSignal)));
-    const timer = setTimeout(
-      () =>
-        settle(() =>
-          reject(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${Math.ceil(timeoutMs)} ms`)),
-        ),
-      timeoutMs,
-    );
-    port.on('message', onMessage);
-    port.on('close', onClose);
-    signal?.addEventListener('abort', onAbort, { once: true });
-  });
 }
 
 /** Node's reasons: no such thread, one that has no listener, one that does not answer. */

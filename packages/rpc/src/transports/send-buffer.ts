@@ -1,4 +1,5 @@
 /** @file A larger send buffer for Unix sockets that carry tensors: fewer turns of both processes for the same bytes. Needs `koffi`. */
+import { attempt, once } from '../base/attempt.ts';
 import { native } from './native.ts';
 
 /**
@@ -11,19 +12,10 @@ const SO_SNDBUF = 7;
 
 type SetOption = (fd: number, level: number, name: number, value: readonly number[], length: number) => number;
 
-let setOption: SetOption | undefined;
-let tried = false;
+const DECLARATION = 'int setsockopt(int fd, int level, int name, const int *value, uint32_t length)';
+const setOption = once(() => attempt(() => native()?.func(DECLARATION) as SetOption | undefined));
 
 /** False where it cannot be done: the socket stays as it is. */
 export function widenSendBuffer(fd: number): boolean {
-  if (!tried) {
-    tried = true;
-    try {
-      const declaration = 'int setsockopt(int fd, int level, int name, const int *value, uint32_t length)';
-      setOption = native()?.func(declaration) as SetOption | undefined;
-    } catch {
-      setOption = undefined;
-    }
-  }
-  return setOption !== undefined && setOption(fd, SOL_SOCKET, SO_SNDBUF, [SEND_BUFFER_BYTES], 4) === 0;
+  return setOption()?.(fd, SOL_SOCKET, SO_SNDBUF, [SEND_BUFFER_BYTES], 4) === 0;
 }

@@ -4,7 +4,7 @@ import { lstat, readdir, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isAlive } from './process-alive.ts';
+import { isProcessGone } from '../base/process-state.ts';
 
 /** 'backwire-PID-' and what mkdtemp appends; before it had the number, 'backwire-' alone. */
 const FOLDER = /^backwire-(?:(\d{1,10})-)?[A-Za-z0-9]{6}$/;
@@ -66,7 +66,7 @@ async function sweep(): Promise<void> {
   let looked = 0;
   for (const name of names) {
     const match = FOLDER.exec(name);
-    if (match === null || (match[1] !== undefined && isAlive(Number(match[1])))) continue;
+    if (match === null || (match[1] !== undefined && !isProcessGone(Number(match[1])))) continue;
     if (++looked > MAX_SWEPT) return;
     const folder = join(parent, name);
     const stat = await lstat(folder).catch(() => undefined);

@@ -1,26 +1,15 @@
 /** @file A Node socket as a connection, with reads straight into the receiver's memory. The only file that reaches below the public API of `net`. */
 import { Socket, connect as netConnect, type NetConnectOpts } from 'node:net';
-import { InvariantError } from '../base/errors.ts';
-import type { Protection } from '../security/protection.ts';
+import { UNPROTECTED, type Protection } from '../security/protection.ts';
+import { DISCARD, asError, closedError, memoryOf } from './connection-parts.ts';
 import type { ByteSink, Connection } from './transport.ts';
 
 /** Where bytes land while no sink is attached: small, since reading is stopped then and only the first bytes pass through it. */
 const SCRATCH_BYTES = 256;
-const DISCARDED_BYTES = 4_096;
 /** A chunk from here on makes a connection one that carries tensors. */
 const LARGE_BYTES = 128 * 1024;
 /** How long the peer may take to end its direction once ours has ended. */
 const LINGER_MS = 10_000;
-
-const UNPROTECTED: Protection = Object.freeze({ encrypted: false, authenticated: false });
-
-/** Takes bytes and forgets them. */
-const DISCARD: ByteSink = Object.freeze({
-  nextBuffer: (): Uint8Array => discarded,
-  received: (): void => undefined,
-  closed: (): void => undefined,
-});
-const discarded = new Uint8Array(DISCARDED_BYTES);
 
 interface Handle {
   readonly fd?: number;
@@ -216,13 +205,11 @@ export class SocketConnection implements Connection {
 
   private ask(sink: ByteSink): Uint8Array | undefined {
     try {
-      const memory = sink.nextBuffer();
-      if (memory.byteLength > 0) return memory;
-      this.destroy(new InvariantError('a sink offered no memory'));
+      return memoryOf(sink);
     } catch (error) {
       this.destroy(asError(error));
+      return undefined;
     }
-    return undefined;
   }
 
   /** `count` bytes are in `armed`; false stops reading. */
@@ -296,12 +283,4 @@ export class SocketConnection implements Connection {
       process.emitWarning(asError(error));
     }
   }
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
-}
-
-function closedError(remote: string): Error {
-  return Object.assign(new Error(`the connection to ${remote} is closed`), { code: 'ECONNRESET' });
 }

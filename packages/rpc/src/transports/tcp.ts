@@ -1,6 +1,7 @@
 /** @file TCP: reaches any host, neither authenticated nor encrypted by itself. */
 import { networkInterfaces } from 'node:os';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Server } from 'node:net';
+import { listenerAt } from './connection-parts.ts';
 import { hostText, parseHostPort } from './dialling.ts';
 import { KEEP_ALIVE_MS, dialNet, listenNet } from './listen.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
@@ -16,12 +17,12 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
   const host = options.host ?? LOOPBACK;
   const where = `tcp://${hostText(host)}:${options.port ?? 0}`;
   const server = await listenNet({ host, port: options.port ?? 0 }, { kind: 'tcp', where }, onConnection);
-  const { port } = server.address() as AddressInfo;
-  const close = async (): Promise<void> => {
-    server.close();
-  };
-  options.signal?.addEventListener('abort', () => void close(), { once: true });
-  return { endpoint: `tcp://${hostText(options.advertise ?? reachable(host))}:${port}`, close };
+  return listenerAt(endpointOf('tcp', server, host, options.advertise), options.signal, () => void server.close());
+}
+
+/** What others dial to reach a server that is bound to `host`. */
+export function endpointOf(scheme: string, server: Server, host: string, advertise = reachable(host)): string {
+  return `${scheme}://${hostText(advertise)}:${(server.address() as AddressInfo).port}`;
 }
 
 async function dial(endpoint: string, options: DialOptions = {}): Promise<Connection> {

@@ -1,16 +1,16 @@
 /** @file TCP under TLS 1.3, with the group's secret as a pre-shared key or with certificates of both sides. */
-import type { AddressInfo, Socket } from 'node:net';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type ConnectionOptions, type TLSSocket, type TlsOptions } from 'node:tls';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import { carriesName } from '../security/certificate.ts';
-import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
+import { HANDSHAKE_TIMEOUT_MS } from '../security/handshake.ts';
 import { deriveKey, keyIdIn, type Key, type Keys } from '../security/secret.ts';
+import { listenerAt } from './connection-parts.ts';
 import { hostText, parseHostPort } from './dialling.ts';
-import { BACKLOG, KEEP_ALIVE_MS, dialWithin, listenError } from './listen.ts';
+import { KEEP_ALIVE_MS, dialWithin, listening, strangersOf } from './listen.ts';
 import { wrapSocket } from './socket.ts';
-import { reachable } from './tcp.ts';
+import { endpointOf } from './tcp.ts';
 import type { Protection } from '../security/protection.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
@@ -27,37 +27,25 @@ const BINDING_BYTES = 32;
 
 type OnConnection = (connection: Connection) => void;
 
-class TlsTransport implements Transport {
-  readonly name = 'tls';
-  readonly domain = '';
-  readonly proof: TlsProof;
-
-  constructor(proof: TlsProof) {
-    this.proof = proof;
-  }
-
-  isViable(): boolean {
-    return true;
-  }
-
-  /** At the root: what is accepted later must not live in the caller's ambient state. */
-  listen(options: ListenOptions, onConnection: OnConnection): Promise<Listener> {
-    return runAtRoot(() => start(this.proof, options, onConnection));
-  }
-
-  dial(endpoint: string, options?: DialOptions): Promise<Connection> {
-    return dial(this.proof, endpoint, options);
-  }
-}
+const proofs = new WeakMap<Transport, TlsProof>();
 
 /** 'tls://host:port'. A TLSSocket copies what it receives, in records of 16 KiB: about a third of the speed of plain TCP. */
 export function tlsTransport(proof: TlsProof): Transport {
-  return new TlsTransport(proof);
+  const transport: Transport = {
+    name: 'tls',
+    domain: '',
+    isViable: () => true,
+    // At the root: what is accepted later must not live in the caller's ambient state.
+    listen: (options, onConnection) => runAtRoot(() => start(proof, options, onConnection)),
+    dial: (endpoint, options) => dial(proof, endpoint, options),
+  };
+  proofs.set(transport, proof);
+  return transport;
 }
 
 /** What the two sides of a connection of `transport` prove; undefined when it is not TLS. */
 export function tlsProofOf(transport: Transport): TlsProof | undefined {
-  return transport instanceof TlsTransport ? transport.proof : undefined;
+  return proofs.get(transport);
 }
 
 /** How a key is named on the wire: two are good while keys are being changed. */
@@ -79,8 +67,12 @@ async function start(proof: TlsProof, options: ListenOptions, onConnection: OnCo
     keepAliveInitialDelay: KEEP_ALIVE_MS,
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
   });
-  boundStrangers(server);
+  const strangers = strangersOf(server);
   server.on('secureConnection', (socket) => {
+    // The plain socket below is not told which TLS socket it carries; its address tells.
+    for (const stranger of strangers)
+      if (stranger.remotePort === socket.remotePort && stranger.remoteAddress === socket.remoteAddress)
+        strangers.delete(stranger);
     const about = { kind: 'tls', remote: `tls://${hostText(socket.remoteAddress ?? '?')}:${socket.remotePort ?? 0}` };
     let protection: Protection;
     try {
@@ -92,20 +84,10 @@ async function start(proof: TlsProof, options: ListenOptions, onConnection: OnCo
     }
     onConnection(wrapSocket(socket, { ...about, protection }));
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, where)));
-    server.listen({ host, port: options.port ?? 0, backlog: BACKLOG }, resolve);
-  });
-  server.removeAllListeners('error');
-  server.on('error', (error: Error) => process.emitWarning(error));
   // A stranger's failed handshake concerns nobody else.
   server.on('tlsClientError', (_error, socket) => socket.destroy());
-  const { port } = server.address() as AddressInfo;
-  const close = async (): Promise<void> => {
-    server.close();
-  };
-  options.signal?.addEventListener('abort', () => void close(), { once: true });
-  return { endpoint: `tls://${hostText(options.advertise ?? reachable(host))}:${port}`, close };
+  await listening(server, { host, port: options.port ?? 0 }, where);
+  return listenerAt(endpointOf('tls', server, host, options.advertise), options.signal, () => void server.close());
 }
 
 async function dial(proof: TlsProof, endpoint: string, options: DialOptions = {}): Promise<Connection> {
@@ -188,25 +170,4 @@ function hasCertificate(socket: TLSSocket): boolean {
 
 function isCertificateError(error: NodeJS.ErrnoException): boolean {
   return error.code !== undefined && /CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(error.code);
-}
-
-/** Handshakes in progress; one more than allowed costs the oldest its connection. */
-function boundStrangers(server: ReturnType<typeof createServer>): void {
-  const strangers = new Set<Socket>();
-  server.on('connection', (socket: Socket) => {
-    strangers.add(socket);
-    socket.once('close', () => strangers.delete(socket));
-    if (strangers.size <= MAX_HALF_OPEN) return;
-    const [oldest] = strangers;
-    if (oldest === undefined) return;
-    strangers.delete(oldest);
-    oldest.destroy();
-  });
-  server.on('secureConnection', (socket: TLSSocket) => {
-    // The plain socket below is not told which TLS socket it carries; its address tells.
-    for (const stranger of strangers) {
-      if (stranger.remotePort === socket.remotePort && stranger.remoteAddress === socket.remoteAddress)
-        strangers.delete(stranger);
-    }
-  });
 }

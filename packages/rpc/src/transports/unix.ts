@@ -2,7 +2,9 @@
 import { readFileSync, readlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { attempt } from '../base/attempt.ts';
 import { RpcError } from '../base/errors.ts';
+import { listenerAt } from './connection-parts.ts';
 import { dialNet, listenNet } from './listen.ts';
 import { widenSendBuffer } from './send-buffer.ts';
 import { longestPath, makeFolder, removeFolder } from './socket-folders.ts';
@@ -53,12 +55,10 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
     remove();
     throw error;
   }
-  const close = async (): Promise<void> => {
+  return listenerAt(where, options.signal, () => {
     server.close();
     remove();
-  };
-  options.signal?.addEventListener('abort', () => void close(), { once: true });
-  return { endpoint: where, close };
+  });
 }
 
 async function dial(endpoint: string, options: DialOptions = {}): Promise<Connection> {
@@ -78,12 +78,4 @@ function hostDomain(): string {
     attempt(() => readFileSync('/etc/machine-id', 'utf8').trim());
   const mounts = attempt(() => readlinkSync('/proc/self/ns/mnt'));
   return `${boot ?? tmpdir()}/${mounts ?? ''}/${process.getuid?.() ?? 0}`;
-}
-
-function attempt(read: () => string): string | undefined {
-  try {
-    return read();
-  } catch {
-    return undefined;
-  }
 }

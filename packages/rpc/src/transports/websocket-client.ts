@@ -2,9 +2,8 @@
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import { deriveKey, toHex, type Keys } from '../security/keys.ts';
-import { cancelled } from './dialling.ts';
-import { DEFAULT_DIAL_TIMEOUT_MS } from './transport.ts';
-import type { Protection } from '../security/protection.ts';
+import { settleDial } from './dialling.ts';
+import { UNPROTECTED, type Protection } from '../security/protection.ts';
 import type { Connection, DialOptions, Transport } from './transport.ts';
 import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
 
@@ -25,7 +24,6 @@ export const REFUSAL_TEXT: Readonly<Record<Refusal, string>> = Object.freeze({
   secret: "the secret is not the group's",
   origin: 'pages of this origin are not allowed: BACKWIRE_ALLOWED_ORIGINS of whoever is dialled names those that are',
 });
-export const IN_THE_CLEAR: Protection = Object.freeze({ encrypted: false, authenticated: false });
 
 /** The class of WebSockets: a browser's, or that of the package `ws`. */
 export type WebSocketClass = new (
@@ -67,57 +65,32 @@ export function webSocketToken(keys: Keys, group: string, index = 0): string {
  * Connects to 'ws://host:port/path' or 'wss://…'.
  * @throws RpcError 'unavailable', 'unauthenticated', 'deadline-exceeded', 'cancelled', 'invalid-argument'.
  */
-export function dialWebSocket(
-  options: WebSocketDial,
-  endpoint: string,
-  { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions = {},
-): Promise<Connection> {
+export function dialWebSocket(options: WebSocketDial, endpoint: string, how: DialOptions = {}): Promise<Connection> {
   if (!/^wss?:\/\/[^/]+\//.test(endpoint))
     return Promise.reject(new RpcError('invalid-argument', `'${endpoint}' is not ws://host:port/path`));
-  if (signal?.aborted) return Promise.reject(cancelled(endpoint, signal));
   const protocols = [
     PROTOCOL,
     ...(options.keys === undefined ? [] : [`${TOKEN_PREFIX}${webSocketToken(options.keys, options.group)}`]),
     ...Object.values(REFUSALS),
   ];
-  return (options.client ?? ownClient)().then(
-    (Client) =>
-      new Promise<Connection>((resolve, reject) => {
-        const socket = new Client(endpoint, protocols);
-        let settled = false;
-        const settle = (outcome: () => void): void => {
-          if (settled) return;
-          settled = true;
-          clearTimeout(timer);
-          signal?.removeEventListener('abort', onAbort);
-          outcome();
-        };
-        const refuse = (error: RpcError): void =>
-          settle(() => {
-            socket.close();
-            reject(error);
-          });
-        const onAbort = (): void => refuse(cancelled(endpoint, signal as AbortSignal));
-        const timer = setTimeout(
-          () => refuse(new RpcError('deadline-exceeded', `${endpoint} did not answer in ${Math.ceil(timeoutMs)} ms`)),
-          timeoutMs,
-        );
-        signal?.addEventListener('abort', onAbort, { once: true });
-        socket.addEventListener('open', () => {
-          const why = refusalIn(socket.protocol);
-          if (why !== undefined) {
-            refuse(new RpcError('unauthenticated', `${endpoint} refused the connection: ${REFUSAL_TEXT[why]}`));
-            return;
-          }
-          settle(() => resolve(new WebSocketConnection(socket, endpoint, protectionOf(endpoint))));
-        });
-        socket.addEventListener('error', (event) => {
-          const cause = (event as { error?: Error }).error;
-          const why = cause?.message ?? 'the WebSocket failed';
-          const code = why.includes('403') ? 'unauthenticated' : 'unavailable';
-          refuse(new RpcError(code, `cannot connect to ${endpoint}: ${why}`, { cause }));
-        });
-      }),
+  return (options.client ?? ownClient)().then((Client) =>
+    settleDial<Connection>(endpoint, how, (done, fail) => {
+      const socket = new Client(endpoint, protocols);
+      socket.addEventListener('open', () => {
+        const why = refusalIn(socket.protocol);
+        if (why === undefined) done(new WebSocketConnection(socket, endpoint, protectionOf(endpoint)));
+        else fail(new RpcError('unauthenticated', `${endpoint} refused the connection: ${REFUSAL_TEXT[why]}`));
+      });
+      socket.addEventListener('error', (event) => {
+        const cause = (event as { error?: Error }).error;
+        const why = cause?.message ?? 'the WebSocket failed';
+        const code = why.includes('403') ? 'unauthenticated' : 'unavailable';
+        fail(new RpcError(code, `cannot connect to ${endpoint}: ${why}`, { cause }));
+      });
+      return (isFailed) => {
+        if (isFailed) socket.close();
+      };
+    }),
   );
 }
 
@@ -127,7 +100,7 @@ function refusalIn(protocol: string | undefined): Refusal | undefined {
 }
 
 function protectionOf(endpoint: string): Protection {
-  return endpoint.startsWith('wss:') ? { encrypted: true, authenticated: false } : IN_THE_CLEAR;
+  return endpoint.startsWith('wss:') ? { encrypted: true, authenticated: false } : UNPROTECTED;
 }
 
 /** The platform's own WebSocket; undefined in older Node. */

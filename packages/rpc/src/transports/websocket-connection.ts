@@ -1,7 +1,7 @@
 /** @file A WebSocket, of a browser or of the package `ws`, as a connection: a stream of bytes cut into binary messages. */
-import { InvariantError } from '../base/errors.ts';
 import { unref } from '../base/platform.ts';
 import type { Protection } from '../security/protection.ts';
+import { asError, closedError, copyTo } from './connection-parts.ts';
 import type { ByteSink, Connection } from './transport.ts';
 
 /** The longest message: larger writes are cut, so that a receiver can bound what it takes before it has looked at it. */
@@ -171,16 +171,13 @@ export class WebSocketConnection implements Connection {
     this.delivering = true;
     try {
       while (at < bytes.byteLength && this.sink !== undefined && !this.destroyed) {
-        const memory = this.sink.nextBuffer();
-        if (memory.byteLength === 0) throw new InvariantError('a sink offered no memory');
-        const count = Math.min(memory.byteLength, bytes.byteLength - at);
-        memory.set(bytes.subarray(at, at + count));
+        const count = copyTo(this.sink, bytes, at, bytes.byteLength);
         at += count;
         this.receivedBytes += count;
         this.sink.received(count);
       }
     } catch (error) {
-      this.destroy(error instanceof Error ? error : new Error(String(error)));
+      this.destroy(asError(error));
     } finally {
       this.delivering = false;
     }
@@ -230,8 +227,4 @@ function cut(chunk: Uint8Array): Uint8Array[] {
   for (let at = 0; at < chunk.byteLength; at += MAX_MESSAGE_BYTES)
     parts.push(chunk.subarray(at, at + MAX_MESSAGE_BYTES));
   return parts;
-}
-
-function closedError(remote: string): Error {
-  return Object.assign(new Error(`the connection to ${remote} is closed`), { code: 'ECONNRESET' });
 }

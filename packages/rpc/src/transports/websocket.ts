@@ -1,21 +1,22 @@
 /** @file WebSockets: for browsers, and for networks that let nothing else through. The server needs the optional package `ws`. */
-import type { IncomingMessage, Server } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type * as Ws from 'ws';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
-import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
+import { HANDSHAKE_TIMEOUT_MS } from '../security/handshake.ts';
 import { sameBytes, sha256 } from '../security/digest.ts';
 import type { Keys } from '../security/keys.ts';
+import { UNPROTECTED } from '../security/protection.ts';
+import { listenerAt } from './connection-parts.ts';
 import { hostText } from './dialling.ts';
-import { BACKLOG, listenError } from './listen.ts';
+import { listening, strangersOf } from './listen.ts';
 import { isLoopback } from '../base/loopback.ts';
 import { reachable } from './tcp.ts';
 import type { Connection, ListenOptions, Listener, Transport } from './transport.ts';
 import {
   dialWebSocket,
-  IN_THE_CLEAR,
   platformClient,
   PROTOCOL,
   REFUSAL_TEXT,
@@ -96,7 +97,8 @@ async function listen(
       response.writeHead(426, { connection: 'close' }).end();
     },
   );
-  boundStrangers(http);
+  // Connections that have not asked to upgrade yet.
+  const strangers = strangersOf(http);
   const upgrades = new WebSocketServer({
     noServer: true,
     maxPayload: MAX_MESSAGE_BYTES,
@@ -108,6 +110,7 @@ async function listen(
   const refusals = { secret: refusing('secret'), origin: refusing('origin') };
   const notes = new RefusalNotes();
   http.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    strangers.delete(request.socket);
     socket.on('error', () => undefined);
     const refusal = refusalOf(options, request);
     if (refusal !== undefined) {
@@ -121,23 +124,15 @@ async function listen(
     }
     upgrades.handleUpgrade(request, socket, head, (accepted) => {
       const { remoteAddress = '?', remotePort = 0 } = request.socket;
-      onConnection(new WebSocketConnection(accepted, `ws://${hostText(remoteAddress)}:${remotePort}`, IN_THE_CLEAR));
+      onConnection(new WebSocketConnection(accepted, `ws://${hostText(remoteAddress)}:${remotePort}`, UNPROTECTED));
     });
   });
   const where = `ws://${hostText(host)}:${at.port ?? 0}`;
-  await new Promise<void>((resolve, reject) => {
-    http.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, where)));
-    http.listen({ host, port: at.port ?? 0, backlog: BACKLOG }, resolve);
-  });
-  http.removeAllListeners('error');
-  http.on('error', (error: Error) => process.emitWarning(error));
-  const close = async (): Promise<void> => {
-    http.close();
-  };
-  at.signal?.addEventListener('abort', () => void close(), { once: true });
+  await listening(http, { host, port: at.port ?? 0 }, where);
   const { port } = http.address() as AddressInfo;
   const advertised = at.advertise ?? reachable(host);
-  return { endpoint: advertised.includes('://') ? advertised : `ws://${hostText(advertised)}:${port}${PATH}`, close };
+  const endpoint = advertised.includes('://') ? advertised : `ws://${hostText(advertised)}:${port}${PATH}`;
+  return listenerAt(endpoint, at.signal, () => void http.close());
 }
 
 /** Why a request is not let in; undefined when it is. 'nonsense': it is none of ours. */
@@ -196,19 +191,4 @@ async function loadWs(): Promise<typeof Ws> {
       cause: error,
     });
   });
-}
-
-/** Connections that have not asked to upgrade yet; one more closes the oldest. */
-function boundStrangers(http: Server): void {
-  const strangers = new Set<Socket>();
-  http.on('connection', (socket) => {
-    strangers.add(socket);
-    socket.once('close', () => strangers.delete(socket));
-    if (strangers.size <= MAX_HALF_OPEN) return;
-    const [oldest] = strangers;
-    if (oldest === undefined) return;
-    strangers.delete(oldest);
-    oldest.destroy();
-  });
-  http.on('upgrade', (request: IncomingMessage) => strangers.delete(request.socket));
 }
