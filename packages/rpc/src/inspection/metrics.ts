@@ -1,9 +1,12 @@
 /** @file The numbers of one agent: counters that only grow, and what there is now. */
+import type { Member } from '../extensions/extension.ts';
+import type { Peer } from '../session/peer.ts';
 import type { AgentParts } from './agent-parts.ts';
 
 /** What `RpcAgent.metrics()` gives of one session. */
 export interface PeerMetrics {
   readonly name: string;
+  /** Whether a link carries frames now. */
   readonly up: boolean;
   /** Bytes queued, not acknowledged, or not confirmed. */
   readonly pendingBytes: number;
@@ -33,18 +36,21 @@ export interface AgentMetrics extends Record<string, unknown> {
   readonly extensions: Readonly<Record<string, number>>;
 }
 
+/** @param peer undefined for a member that this worker has not had to do with. */
+export function peerMetrics({ worker }: Member, peer: Peer | undefined): PeerMetrics {
+  return {
+    name: worker.name,
+    up: peer?.up ?? false,
+    pendingBytes: peer?.sender.pendingBytes ?? 0,
+    bytesSent: peer?.bytesSent ?? 0,
+    bytesReceived: peer?.bytesReceived ?? 0,
+    reconnects: peer?.reconnects ?? 0,
+  };
+}
+
 export function metricsOf(agent: AgentParts): AgentMetrics {
-  const peers = agent.members.others().map(({ worker }): PeerMetrics => {
-    const peer = agent.members.peerMet(worker.name);
-    return {
-      name: worker.name,
-      up: peer?.up ?? false,
-      pendingBytes: peer?.sender.pendingBytes ?? 0,
-      bytesSent: peer?.bytesSent ?? 0,
-      bytesReceived: peer?.bytesReceived ?? 0,
-      reconnects: peer?.reconnects ?? 0,
-    };
-  });
+  const { members } = agent;
+  const peers = members.others().map((member) => peerMetrics(member, members.peerMet(member.worker.name)));
   const sum = (pick: (peer: PeerMetrics) => number): number => peers.reduce((total, peer) => total + pick(peer), 0);
   return {
     calls_sent: agent.caller.sent,

@@ -2,27 +2,18 @@
 import type { AgentParts } from './agent-parts.ts';
 import type { Member } from '../extensions/extension.ts';
 import type { Peer } from '../session/peer.ts';
-import type { View } from '../protocol/membership.ts';
 import type { CallLog, PeerCalls, RecentCall } from './call-log.ts';
 import { MAX_ROWS, MAX_TEXT } from './limits.ts';
-import { metricsOf, type AgentMetrics } from './metrics.ts';
+import { metricsOf, peerMetrics, type AgentMetrics, type PeerMetrics } from './metrics.ts';
 
 /** The session with one other worker. */
-export interface SessionReport {
-  readonly name: string;
+export interface SessionReport extends PeerMetrics {
   readonly id: number;
   readonly incarnation: number;
   /** 'open': usable; 'unreachable': the last attempts to connect failed. */
   readonly state: string;
-  /** Whether a link carries frames now. */
-  readonly up: boolean;
   /** How it is connected: 'unix', 'tcp', 'tls' …; undefined without a link. */
   readonly transport?: string;
-  readonly bytesSent: number;
-  readonly bytesReceived: number;
-  /** Bytes queued, not acknowledged, or not confirmed. */
-  readonly pendingBytes: number;
-  readonly reconnects: number;
   /** Calls to it since the watching began; only while somebody watches. */
   readonly calls?: PeerCalls;
 }
@@ -76,11 +67,6 @@ export interface WorkerReport {
   readonly recent?: readonly RecentCall[];
 }
 
-/** The view as an agent knows it. */
-export function viewOf(agent: AgentParts): View {
-  return agent.membership.view;
-}
-
 /** @param log what somebody who watches sees of calls that are over, and after which one. */
 export function reportOf(agent: AgentParts, log?: { readonly calls: CallLog; readonly after: number }): WorkerReport {
   const memory = process.memoryUsage();
@@ -118,16 +104,11 @@ function sessionOf(member: Member, peer: Peer | undefined, log: CallLog | undefi
   const calls = log?.sums(worker.name);
   const transport = peer?.link?.connection.kind;
   return {
-    name: worker.name,
+    ...peerMetrics(member, peer),
     id: worker.id,
     incarnation,
     state: peer?.state ?? 'open',
-    up: peer?.up ?? false,
     ...(transport === undefined ? {} : { transport }),
-    bytesSent: peer?.bytesSent ?? 0,
-    bytesReceived: peer?.bytesReceived ?? 0,
-    pendingBytes: peer?.sender.pendingBytes ?? 0,
-    reconnects: peer?.reconnects ?? 0,
     ...(calls === undefined ? {} : { calls }),
   };
 }

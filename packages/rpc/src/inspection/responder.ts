@@ -4,7 +4,7 @@ import type { Connection } from '../transports/transport.ts';
 import { CallLog } from './call-log.ts';
 import { JsonSink, sendJson } from './frames.ts';
 import { MAX_INSPECTORS, MAX_QUESTION_BYTES, MAX_UNSENT_BYTES } from './limits.ts';
-import { reportOf, viewOf } from './report.ts';
+import { reportOf } from './report.ts';
 
 /** What an inspector says of itself in the handshake. No worker can be called that. */
 export const INSPECTOR_CLAIM: Uint8Array = new TextEncoder().encode('?inspect/1');
@@ -46,7 +46,7 @@ export function serveInspector(agent: AgentParts, connection: Connection, signal
   const answer = (question: unknown): void => {
     if (connection.bufferedBytes > MAX_UNSENT_BYTES) throw new Error('reports are not taken');
     const { ask, recent } = (question ?? {}) as { ask?: unknown; recent?: unknown };
-    if (ask === 'view') sendJson(connection, { view: viewOf(agent) });
+    if (ask === 'view') sendJson(connection, { view: agent.membership.view });
     else if (ask === 'report') {
       if (typeof recent === 'number' && log === undefined) {
         log = new CallLog();
