@@ -2,40 +2,23 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lease, Store } from '@backwire/rpc';
-import { joinAddress, newId, type StoreServer } from '@backwire/rpc/internal';
+import { joinAddress, newId, within, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
 import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
 import { localAddressTo } from './local-address.ts';
 import { keepSecret, NOT_KEPT } from './secret-file.ts';
-import { openRendezvousStore, storeAddress, type StorePlace } from './rendezvous-store.ts';
+import { openRendezvousStore, storeAddress } from './rendezvous-store.ts';
 import * as steps from './rendezvous.ts';
 import type { Rendezvous, Terms } from './rendezvous.ts';
-
-export interface HostGroupOptions extends StorePlace {
-  readonly terms: Terms;
-  /** This host's number, where hosts are told theirs. */
-  readonly nodeRank: number | undefined;
-  readonly processes: number;
-  /** What its workers run. */
-  readonly program: string;
-  /** Told where the group is. */
-  readonly onGroup: ((address: string) => void) | undefined;
-  readonly runId: string;
-  /** How long to wait for enough hosts, in milliseconds. */
-  readonly joinTimeoutMs: number;
-  /** How long to wait for more hosts once there are enough, in milliseconds. */
-  readonly lastCallMs: number;
-  /** The address of this host that the others reach. */
-  readonly localAddr: string | undefined;
-  readonly signal: AbortSignal;
-}
+import type { LaunchSettings } from './settings.ts';
 
 const decoder = new TextDecoder();
 
 /** States: *gathering* → *running* ⇄ *gathering* → *closed*; as the rendezvous has them. */
 export class HostGroup {
-  private readonly options: HostGroupOptions;
+  private readonly options: LaunchSettings;
+  private readonly terms: Terms;
   private readonly store: Store;
   private readonly server: StoreServer | undefined;
   private readonly bind: string | undefined;
@@ -56,8 +39,10 @@ export class HostGroup {
   private kept = NOT_KEPT;
   private forget = (): void => undefined;
 
-  private constructor(options: HostGroupOptions, store: Store, server: StoreServer | undefined, bind?: string) {
+  private constructor(options: LaunchSettings, store: Store, server: StoreServer | undefined, bind?: string) {
     this.options = options;
+    const { nodes: most, minNodes: least, membership, maxRestarts } = options;
+    this.terms = { membership, least, most, maxRestarts };
     this.store = store;
     this.server = server;
     this.bind = bind;
@@ -71,8 +56,8 @@ export class HostGroup {
    * Finds the others, or is the first.
    * @throws LaunchError when the store cannot be had or the group does not take this host.
    */
-  static async join(options: HostGroupOptions): Promise<HostGroup> {
-    const { store, server } = await openRendezvousStore(options, options.joinTimeoutMs, options.signal);
+  static async join(options: LaunchSettings): Promise<HostGroup> {
+    const { store, server } = await openRendezvousStore(options);
     const bind = options.localAddr ?? (await localAddressTo(options.masterAddr).catch(() => undefined));
     const group = new HostGroup(options, store, server, bind);
     try {
@@ -86,12 +71,12 @@ export class HostGroup {
   }
 
   get isDynamic(): boolean {
-    return this.options.terms.membership === 'dynamic';
+    return this.terms.membership === 'dynamic';
   }
 
   /** Whether it says what happens to the group. */
   get tells(): boolean {
-    return this.options.terms.least !== this.options.terms.most || this.isDynamic;
+    return this.terms.least !== this.terms.most || this.isDynamic;
   }
 
   /** Why the round before ended. */
@@ -140,7 +125,7 @@ export class HostGroup {
 
   /** This launcher was told to stop: a group of a fixed size ends, another goes on without this host. */
   async leave(why: string): Promise<void> {
-    const { least, most } = this.options.terms;
+    const { least, most } = this.terms;
     const name = this.name();
     await this.tell((state) =>
       least === most ? steps.close(state, why) : steps.lose(state, this.id, `host ${name} has left: ${why}`),
@@ -153,7 +138,7 @@ export class HostGroup {
     this.kept.forget();
     await this.watching;
     if (this.gone === undefined && this.lease !== undefined)
-      await within(FAREWELL_MS, this.lease.revoke()).catch(() => undefined);
+      await inTime(FAREWELL_MS, this.lease.revoke()).catch(() => undefined);
     await this.store.close();
     await this.server?.close({ lingerMs: FAREWELL_MS });
   }
@@ -173,7 +158,7 @@ export class HostGroup {
         ...HOSTED,
         BACKWIRE_STORE: store,
         BACKWIRE_STORE_PREFIX: prefix,
-        BACKWIRE_MEMBERSHIP: options.terms.membership,
+        BACKWIRE_MEMBERSHIP: options.membership,
         ...(this.bind === undefined ? {} : { BACKWIRE_BIND: this.bind }),
       },
       nodeRank: at,
@@ -208,8 +193,8 @@ export class HostGroup {
     await this.stepFrom(async (state) => {
       // Nobody lives who could know it: it is what a former run left behind.
       const lives = [...(await store.list(this.alivePrefix)).keys()].some((key) => key !== this.alivePrefix + this.id);
-      const current = state === undefined || !lives ? steps.opened(options.terms, newId()) : state;
-      const next = steps.arrive(current, host, options.terms);
+      const current = state === undefined || !lives ? steps.opened(this.terms, newId()) : state;
+      const next = steps.arrive(current, host, this.terms);
       if (steps.isRefusal(next)) throw new LaunchError(next.refused);
       return next;
     });
@@ -224,7 +209,7 @@ export class HostGroup {
 
   /** The last word of this host: a store that does not answer is not waited for. */
   private async tell(change: (state: Rendezvous) => Rendezvous): Promise<void> {
-    if (this.gone === undefined) await within(FAREWELL_MS, this.step(change)).catch(() => undefined);
+    if (this.gone === undefined) await inTime(FAREWELL_MS, this.step(change)).catch(() => undefined);
   }
 
   /** Changes the agreed state, as often as someone else is faster. */
@@ -254,7 +239,7 @@ export class HostGroup {
     while (!signal.aborted) {
       try {
         // After so long the others have gone on without this host.
-        await within(HOST_LEASE_MS, this.look());
+        await inTime(HOST_LEASE_MS, this.look());
         failing = undefined;
       } catch (error) {
         if (signal.aborted) return;
@@ -359,7 +344,8 @@ export class HostGroup {
   }
 
   private missing(): string {
-    const { joinTimeoutMs, terms } = this.options;
+    const { terms } = this;
+    const { joinTimeoutMs } = this.options;
     const hosts = this.state?.hosts ?? [];
     const time = `${joinTimeoutMs / 1000} s`;
     if (this.state?.waiting.some(({ id }) => id === this.id) === true)
@@ -372,17 +358,10 @@ export class HostGroup {
 }
 
 /** @throws when it takes longer. */
-async function within(ms: number, work: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const silence = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer in ${ms / 1000} s`)), ms);
+function inTime(ms: number, work: Promise<void>): Promise<void> {
+  return within(work, ms, () => {
+    throw new Error(`no answer in ${ms / 1000} s`);
   });
-  try {
-    await Promise.race([work, silence]);
-  } finally {
-    clearTimeout(timer);
-    work.catch(() => undefined);
-  }
 }
 
 /** Whether `a` comes after `b`; both are of one run, or of two. */

@@ -59,4 +59,6 @@ export { becomeDefault, forgetDefault } from './agent/default-agent.ts';
 export { EventHub } from './agent/events.ts';
 export type { Answer, CallForm } from './client/pending-call.ts';
 export { MAX_TIMER_MS } from './base/platform.ts';
+export { attempt } from './base/attempt.ts';
 export { Served } from './base/served.ts';
+export { within } from './base/within.ts';

@@ -8,6 +8,7 @@ import type { Listener } from '../transports/transport.ts';
 import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
 import type { Group } from '../membership/group.ts';
 import { optionNames } from '@backwire/tensor/internal';
+import { sleep, within } from '../base/within.ts';
 import { checkTimeoutMs, refuseUnknown } from '../base/options.ts';
 import { openWork, watchSilence } from '../server/silence.ts';
 import type { FaultInjector } from '../session/fault-injection.ts';
@@ -156,20 +157,11 @@ export class Shutdown {
 
   private async drain(): Promise<void> {
     const left = this.left();
-    const drained = this.agent.extensions.drain(left === 0 ? 0 : left);
-    if (left === 0) {
-      await drained;
-      return;
-    }
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(this.late('references are not let go')), left);
-    });
-    try {
-      await Promise.race([drained, late]);
-    } finally {
-      clearTimeout(timer);
-    }
+    const drained = this.agent.extensions.drain(left);
+    const late = (): never => {
+      throw this.late('references are not let go');
+    };
+    await (left === 0 ? drained : within(drained, left, late));
   }
 
   /** Says goodbye, leaves the view and closes everything. Whatever fails here, the agent is closed at the end. */
@@ -182,15 +174,15 @@ export class Shutdown {
     const left = (): number => Math.max(HASTY_MS, until - performance.now());
     // What was answered last has to be there before the others hear that this worker has left.
     await this.flushed(left());
-    await within(this.group.leave(), left());
+    await atMost(this.group.leave(), left());
     agent.faults.flush();
     const bye = encodeProto(controlProto.Bye, { reason: 'shutdown' });
     for (const peer of agent.members.list()) if (peer.up) peer.sender.sendControl(MessageType.BYE, bye);
     await this.flushed(left());
     agent.close();
-    await within(Promise.all(agent.listeners.map((listener) => listener.close())), left());
-    await within(this.group.close(), left());
-    if (agent.settings.storeOwned) await within(agent.settings.store.close(), left());
+    await atMost(Promise.all(agent.listeners.map((listener) => listener.close())), left());
+    await atMost(this.group.close(), left());
+    if (agent.settings.storeOwned) await atMost(agent.settings.store.close(), left());
     forgetDefault(agent);
   }
 
@@ -229,15 +221,7 @@ function leakText(leaks: readonly string[]): string {
 }
 
 /** Waits for something that may fail, for a time. */
-async function within(promise: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([promise.catch(() => undefined), late]);
-  clearTimeout(timer);
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+async function atMost(work: Promise<unknown>, ms: number): Promise<void> {
+  const ignore = (): void => undefined;
+  await within(work.catch(ignore), ms, ignore);
 }

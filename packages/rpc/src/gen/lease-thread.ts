@@ -1063,6 +1063,29 @@ async function limited(timeoutMs, signals, fn, more = () => 0) {
 		for (const unwatch of watched) unwatch();
 	}
 }
+// src/stores/limits.ts
+const MAX_KEY_BYTES = 8192;
+const MAX_VALUE_BYTES = 8388608;
+const MAX_KEYS_PER_REQUEST = 131072;
+// src/stores/checks.ts
+const MOST_KEY_BYTES = 8191;
+const MAX_UNIT_BYTES = 3;
+function checkKey(key) {
+	if (typeof key !== "string") throw invalid(\`a key is text, not \${describe(key)}\`);
+	if (/\\p{Surrogate}/u.test(key)) throw invalid("a key with half of a surrogate pair is no text");
+	if (key.length * MAX_UNIT_BYTES > MOST_KEY_BYTES && new TextEncoder().encode(key).byteLength > MOST_KEY_BYTES) throw invalid(\`a key has at most \${MOST_KEY_BYTES} bytes\`);
+	return key;
+}
+function closedError$1() {
+	return new RpcError("failed-precondition", "the store is closed");
+}
+function describe(value) {
+	if (value === null || value === void 0) return String(value);
+	return typeof value === "object" ? value.constructor.name : \`a \${typeof value}\`;
+}
+function invalid(message) {
+	return new RpcError("invalid-argument", message);
+}
 // src/stores/byte-reader.ts
 const CHUNK_BYTES = 16384;
 var ByteReader = class {
@@ -1126,26 +1149,6 @@ var ByteReader = class {
 		this.start += this.filled;
 	}
 };
-// src/stores/limits.ts
-const MAX_KEY_BYTES = 8192;
-const MAX_VALUE_BYTES = 8388608;
-const MAX_KEYS_PER_REQUEST = 131072;
-// src/stores/checks.ts
-const MOST_KEY_BYTES = 8191;
-const MAX_UNIT_BYTES = 3;
-function checkKey(key) {
-	if (typeof key !== "string") throw invalid(\`a key is text, not \${describe(key)}\`);
-	if (/\\p{Surrogate}/u.test(key)) throw invalid("a key with half of a surrogate pair is no text");
-	if (key.length * MAX_UNIT_BYTES > MOST_KEY_BYTES && new TextEncoder().encode(key).byteLength > MOST_KEY_BYTES) throw invalid(\`a key has at most \${MOST_KEY_BYTES} bytes\`);
-	return key;
-}
-function describe(value) {
-	if (value === null || value === void 0) return String(value);
-	return typeof value === "object" ? value.constructor.name : \`a \${typeof value}\`;
-}
-function invalid(message) {
-	return new RpcError("invalid-argument", message);
-}
 // src/stores/protocol.ts
 const Op = Object.freeze({
 	GET: 80,
@@ -1454,9 +1457,6 @@ var EmbeddedLink = class {
 };
 function jitter(ms) {
 	return new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32 * ms;
-}
-function closedError$1() {
-	return new RpcError("failed-precondition", "the store is closed");
 }
 // src/transports/connection-parts.ts
 const DISCARD = Object.freeze({

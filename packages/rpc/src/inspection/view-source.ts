@@ -1,5 +1,6 @@
 /** @file Where an inspector learns who belongs to a group: from its store, or from one of its workers. */
 import { RpcError } from '../base/errors.ts';
+import { within } from '../base/within.ts';
 import { decodeView, type View } from '../protocol/membership.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import { openStore } from '../stores/open.ts';
@@ -41,7 +42,10 @@ export async function storeSource(
 }
 
 async function readView(store: Store, group: string, timeoutMs: number): Promise<View> {
-  const bytes = await within(store.get(`backwire/${group}/view`), timeoutMs);
+  // A store that is gone keeps its clients waiting: nobody who looks wants that.
+  const bytes = await within(store.get(`backwire/${group}/view`), timeoutMs, () => {
+    throw new RpcError('deadline-exceeded', `no answer within ${timeoutMs} ms`);
+  });
   const view = bytes === undefined ? undefined : decodeView(bytes);
   if (view === undefined) throw new RpcError('not-found', `the store holds no group '${group}'`);
   return view;
@@ -63,18 +67,4 @@ function nowhere(keys: readonly string[]): string {
   return part === undefined
     ? 'the store holds no group yet'
     : `the store holds no group there, but one at ?prefix=${part}: \`backwire run\` prints the whole address`;
-}
-
-/** A store that is gone keeps its clients waiting: nobody who looks wants that. */
-async function within<T>(promise: Promise<T>, timeoutMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new RpcError('deadline-exceeded', `no answer within ${timeoutMs} ms`)), timeoutMs);
-  });
-  promise.catch(() => undefined);
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

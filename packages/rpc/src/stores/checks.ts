@@ -63,6 +63,11 @@ export function addTo(key: string, value: Uint8Array | undefined, delta: bigint)
   return sum;
 }
 
+/** What is asked of a store that was closed fails with this. */
+export function closedError(): RpcError {
+  return new RpcError('failed-precondition', 'the store is closed');
+}
+
 function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   return typeof value === 'object' ? value.constructor.name : `a ${typeof value}`;

@@ -5,6 +5,7 @@ import { authenticate } from '../connect/authenticate.ts';
 import type { Keys } from '../security/keys.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
 import { limited } from './limited.ts';
+import { closedError } from './checks.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
 import { STORE_GROUP } from '../security/handshake.ts';
 import { FRAME_HEAD_BYTES, MAX_LIST_BYTES, Op, Reader, frame, replyError } from './protocol.ts';
@@ -287,8 +288,4 @@ export class EmbeddedLink {
 /** Up to `ms` more, so that clients that lost one server do not come back all at once. */
 function jitter(ms: number): number {
   return (new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32) * ms;
-}
-
-export function closedError(): RpcError {
-  return new RpcError('failed-precondition', 'the store is closed');
 }

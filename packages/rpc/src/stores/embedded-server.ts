@@ -35,7 +35,6 @@ export interface ServeStoreOptions {
 }
 
 export interface StoreServer {
-  readonly host: string;
   readonly port: number;
   /** What clients dial. */
   readonly endpoint: string;
@@ -84,15 +83,10 @@ interface LeaseHolders {
   readonly holders: Set<StoreSession>;
 }
 
-interface Barrier {
-  readonly waiting: Set<() => void>;
-}
-
 class Server implements StoreServer, SessionHost {
   readonly state = new StoreState();
   readonly keys: Keys | undefined;
   readonly torch: boolean;
-  host = '';
   port = 0;
   endpoint = '';
 
@@ -104,7 +98,7 @@ class Server implements StoreServer, SessionHost {
   /** Not yet through their handshake, oldest first. */
   private readonly halfOpen = new Set<StoreSession>();
   private readonly leases = new Map<number, LeaseHolders>();
-  private readonly barriers = new Map<string, Barrier>();
+  private readonly barriers = new Map<string, Set<() => void>>();
   private timer: NodeJS.Timeout | undefined;
   private timerAt = Infinity;
   private onEmpty: (() => void) | undefined;
@@ -125,7 +119,6 @@ class Server implements StoreServer, SessionHost {
   async listen(transport: Transport, host: string, port: number): Promise<void> {
     this.listener = await transport.listen({ host, port }, (connection) => this.accept(connection));
     this.endpoint = this.listener.endpoint;
-    this.host = host;
     this.port = transport.name === 'memory' ? port : parseHostPort(this.endpoint, transport.name).port;
   }
 
@@ -187,17 +180,15 @@ class Server implements StoreServer, SessionHost {
   }
 
   barrier(key: string, worldSize: bigint, release: () => void): () => void {
-    let barrier = this.barriers.get(key);
-    if (barrier === undefined) this.barriers.set(key, (barrier = { waiting: new Set() }));
-    const { waiting } = barrier;
-    waiting.add(release);
+    const waiting = (this.barriers.get(key) ?? new Set()).add(release);
+    this.barriers.set(key, waiting);
     if (BigInt(waiting.size) >= worldSize) {
       this.barriers.delete(key);
       for (const each of waiting) each();
     }
     return () => {
       waiting.delete(release);
-      if (waiting.size === 0 && this.barriers.get(key)?.waiting === waiting) this.barriers.delete(key);
+      if (waiting.size === 0 && this.barriers.get(key) === waiting) this.barriers.delete(key);
     };
   }
 

@@ -6,7 +6,7 @@ import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts
 import type { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
-import { missingKeys, settleWait } from './wait.ts';
+import { waitIn } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
 /** How often the directory is looked at. */
@@ -68,12 +68,7 @@ class FileStore extends LeasingStore<HeldLease<number>> implements TicketStore {
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
     const names = checkKeys(keys);
-    const state = await this.state();
-    return settleWait(
-      (done) => state.wait(names, done),
-      async () => missingKeys(names, (key) => state.has(key)),
-      { ...options, closing: this.closing.signal },
-    );
+    return waitIn(await this.state(), names, { ...options, closing: this.closing.signal });
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {

@@ -1,6 +1,7 @@
 /** @file What stores of leases have in common: the leases they granted, each with an end that comes once. */
 import { RpcError } from '../base/errors.ts';
 import { unref } from '../base/platform.ts';
+import { closedError } from './checks.ts';
 import type { Lease, Store } from './store.ts';
 
 /** A lease is renewed three times in its life. */
@@ -89,7 +90,7 @@ export abstract class LeasingStore<L extends HeldLease> {
 
   /** @throws RpcError 'failed-precondition' once it is closed. */
   protected checkOpen(): void {
-    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
+    if (this.closing.signal.aborted) throw closedError();
   }
 
   /** Keeps a lease until it is lost; revoking it ends that, too. */

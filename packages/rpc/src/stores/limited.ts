@@ -5,6 +5,16 @@ import { MAX_TIMER_MS } from '../base/platform.ts';
 /** After what has arrived by now; a browser has no word for that. */
 const soon = (fn: () => void): unknown => (typeof setImmediate === 'function' ? setImmediate(fn) : setTimeout(fn));
 
+/** What `promise` comes to, or the reason of `signal`, whichever is first. */
+export function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}
+
 /**
  * Runs `fn` with a signal that aborts when one of `signals` does, or after `timeoutMs` (0 or Infinity: never). `AbortSignal.any` does
  * not do: it holds its sources weakly, and an `AbortSignal.timeout` that nothing else holds may be collected before it fires.

@@ -1,10 +1,9 @@
 /** @file A store inside one process, shared by everyone who opens the same name. */
-import { RpcError } from '../base/errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { StoreState } from './state.ts';
-import type { Leased, Swapped } from './leasing.ts';
+import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
-import { missingKeys, settleWait } from './wait.ts';
+import { waitIn } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
 interface Shared {
@@ -24,41 +23,19 @@ export function memoryStore(name?: string): Store {
   return new MemoryStore(shared, name);
 }
 
-class MemoryLease implements Lease {
-  readonly id: number;
-  readonly lost: Promise<Error>;
-  private readonly state: StoreState;
-  private resolveLost!: (error: Error) => void;
-
-  constructor(id: number, state: StoreState) {
-    this.id = id;
-    this.state = state;
-    this.lost = new Promise((resolve) => (this.resolveLost = resolve));
-  }
-
-  async revoke(): Promise<void> {
-    this.state.revoke(this.id);
-  }
-
-  lose(): void {
-    if (this.state.revoke(this.id)) this.resolveLost(new RpcError('unavailable', 'the store was closed'));
-  }
-}
-
-class MemoryStore implements Store {
+class MemoryStore extends LeasingStore<HeldLease<number>> implements Store {
   private readonly shared: Shared;
   private readonly name: string | undefined;
-  private readonly leases = new Set<MemoryLease>();
-  private readonly closing = new AbortController();
 
   constructor(shared: Shared, name: string | undefined) {
+    super();
     this.shared = shared;
     this.name = name;
     shared.handles++;
   }
 
   async set(key: string, value: Uint8Array, options?: Leased): Promise<void> {
-    this.state().set(checkKey(key), checkValue(value), this.leaseId(options?.lease));
+    this.state().set(checkKey(key), checkValue(value), this.idOf(options?.lease));
   }
 
   async get(key: string): Promise<Uint8Array | undefined> {
@@ -68,11 +45,7 @@ class MemoryStore implements Store {
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
     const state = this.state();
     const names = checkKeys(keys);
-    return settleWait(
-      (done) => state.wait(names, done),
-      async () => missingKeys(names, (key) => state.has(key)),
-      { ...options, closing: this.closing.signal },
-    );
+    return waitIn(state, names, { ...options, closing: this.closing.signal });
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
@@ -80,7 +53,7 @@ class MemoryStore implements Store {
   }
 
   async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
-    const lease = this.leaseId(options?.lease);
+    const lease = this.idOf(options?.lease);
     const result = this.state().compareAndSet(checkKey(key), checkExpected(expected), checkValue(value), lease);
     return { ok: result.ok, current: copy(result.current) };
   }
@@ -122,30 +95,29 @@ class MemoryStore implements Store {
   async lease(ttlMs: number): Promise<Lease> {
     const state = this.state();
     // The process that could fail to renew it is the one that keeps the store, so time does not run out.
-    const lease = new MemoryLease(state.grant(checkTtl(ttlMs), Infinity), state);
-    this.leases.add(lease);
-    return lease;
+    return this.keep(new HeldLease(this, state.grant(checkTtl(ttlMs), Infinity), ttlMs));
+  }
+
+  async revoke({ id }: HeldLease<number>): Promise<void> {
+    this.leases.delete(id);
+    this.shared.state.revoke(id);
   }
 
   async close(): Promise<void> {
     if (this.closing.signal.aborted) return;
     this.closing.abort();
-    for (const lease of this.leases) lease.lose();
-    this.leases.clear();
+    for (const lease of this.leases.values()) {
+      this.shared.state.revoke(lease.id);
+      lease.lose('the store was closed');
+    }
     this.shared.handles--;
     if (this.shared.handles === 0 && this.name !== undefined && named.get(this.name) === this.shared)
       named.delete(this.name);
   }
 
   private state(): StoreState {
-    if (this.closing.signal.aborted) throw new RpcError('failed-precondition', 'the store is closed');
+    this.checkOpen();
     return this.shared.state;
-  }
-
-  private leaseId(lease: Lease | undefined): number | undefined {
-    if (lease === undefined) return undefined;
-    if (lease instanceof MemoryLease && this.leases.has(lease)) return lease.id;
-    throw new RpcError('invalid-argument', 'the lease is of another store');
   }
 }
 

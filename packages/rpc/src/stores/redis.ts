@@ -3,6 +3,7 @@ import { RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
+import { race } from './limited.ts';
 import { Patience } from './patience.ts';
 import { REDIS_SCRIPT, REDIS_SCRIPT_SHA } from './redis-script.ts';
 import { keyLists, keyReads } from './key-reads.ts';
@@ -336,16 +337,6 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
 /** Whether it is the server's word that this user or password, or none, does not do. */
 function isRefused(error: unknown): error is Error {
   return error instanceof Error && /^(?:WRONGPASS|NOAUTH|NOPERM|ERR (?:AUTH|invalid password))/.test(error.message);
-}
-
-/** What `promise` comes to, or the reason of `signal`, whichever is first. */
-function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error);
-    if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
-  });
 }
 
 function keyBytes(key: string): Buffer {

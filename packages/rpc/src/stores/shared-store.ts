@@ -1,7 +1,7 @@
 /** @file One connection to a store for all agents of a process that use it alike: a group of many agents in few processes asks a store no more than its processes would. */
 import { RpcError, rpcInfo } from '../base/errors.ts';
-import { limited } from './limited.ts';
-import { closedError } from './embedded-link.ts';
+import { closedError } from './checks.ts';
+import { limited, race } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, type OpeningLimits } from './opening.ts';
 import type { Leased, Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
@@ -36,7 +36,8 @@ export async function shareStore(
     const shared = known ?? begin(key, () => connect(leftMs));
     shared.users++;
     try {
-      const opened = known === undefined ? shared.store : within(shared.store, signal, leftMs);
+      const { store } = shared;
+      const opened = known === undefined ? store : limited(leftMs, [signal], (ended) => race(store, ended));
       return new StoreShare(await opened, () => leave(key, shared));
     } catch (error) {
       void leave(key, shared);
@@ -80,18 +81,6 @@ async function leave(key: string, shared: Shared): Promise<void> {
   remove(key, shared);
   const store = await shared.store.catch(() => undefined);
   await store?.close();
-}
-
-function within(store: Promise<Store>, signal: AbortSignal | undefined, timeoutMs: number): Promise<Store> {
-  return limited(
-    timeoutMs,
-    [signal],
-    (ended) =>
-      new Promise((resolve, reject) => {
-        ended.addEventListener('abort', () => reject(ended.reason as Error), { once: true });
-        store.then(resolve, reject);
-      }),
-  );
 }
 
 /** One user's part of it. */

@@ -4,43 +4,10 @@ import { SocketConnection } from '../transports/socket.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { Connection } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
+import { closedError } from './checks.ts';
 import { MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
+import { i64, u32 } from './protocol.ts';
 import { READY, STOP_WAITING, TORCH_MAGIC, TorchOp } from './torch-ops.ts';
-
-/**
- * A connection to a store that torch serves: its operations by name. One request at a time. Keys and values are torch's own: `add` keeps
- * decimal text, a missing key of `compareAndSet` answers as torch does.
- */
-export interface TorchClient {
-  /** The address of this machine from which the store is reached. */
-  readonly localHost: string;
-  set(key: string, value: Uint8Array): Promise<void>;
-  /** The value once there is one. */
-  waitFor(key: string): Promise<Uint8Array>;
-  /** Whether all keys came in time; without a time it waits for ever. */
-  wait(keys: readonly string[], timeoutMs?: number): Promise<boolean>;
-  check(keys: readonly string[]): Promise<boolean>;
-  add(key: string, delta: bigint): Promise<bigint>;
-  /** As `add`, of a key that torch's own clients put nothing before. */
-  addBare(key: string, delta: bigint): Promise<bigint>;
-  append(key: string, value: Uint8Array): Promise<void>;
-  /** Resolves with the value afterwards; of a missing key and an `expected` that is not empty, with `expected`. */
-  compareAndSet(key: string, expected: Uint8Array, desired: Uint8Array): Promise<Uint8Array>;
-  delete(key: string): Promise<boolean>;
-  /** Keys of all kinds, also those of clients that put nothing before their keys. */
-  countKeys(): Promise<number>;
-  listKeys(): Promise<string[]>;
-  /** All have to exist. */
-  multiGet(keys: readonly string[]): Promise<Uint8Array[]>;
-  multiSet(values: ReadonlyMap<string, Uint8Array>): Promise<void>;
-  push(key: string, value: Uint8Array): Promise<void>;
-  /** undefined when the queue is empty. */
-  pop(key: string): Promise<Uint8Array | undefined>;
-  queueLength(key: string): Promise<number>;
-  /** Resolves once `worldSize` clients have arrived at `key`. */
-  barrier(key: string, worldSize: number): Promise<void>;
-  close(): void;
-}
 
 const PING_NONCE = 0x6277;
 
@@ -54,7 +21,7 @@ export async function torchClient(
 ): Promise<TorchClient> {
   const connection = await tcpTransport().dial(endpoint, options);
   const localHost = connection instanceof SocketConnection ? (connection.raw.localAddress ?? '127.0.0.1') : '127.0.0.1';
-  const client = new Client(connection, endpoint, localHost, options.signal);
+  const client = new TorchClient(connection, endpoint, localHost, options.signal);
   await client.greet();
   return client;
 }
@@ -68,7 +35,12 @@ interface Pending {
   readonly reject: (error: RpcError) => void;
 }
 
-class Client implements TorchClient {
+/**
+ * A connection to a store that torch serves: its operations by name. One request at a time. Keys and values are torch's own: `add` keeps
+ * decimal text, a missing key of `compareAndSet` answers as torch does.
+ */
+export class TorchClient {
+  /** The address of this machine from which the store is reached. */
   readonly localHost: string;
   private readonly connection: Connection;
   private readonly endpoint: string;
@@ -100,11 +72,13 @@ class Client implements TorchClient {
     return this.tell(TorchOp.SET, [keyField(key), field(value)]);
   }
 
+  /** The value once there is one. */
   async waitFor(key: string): Promise<Uint8Array> {
     await this.wait([key]);
     return this.ask(TorchOp.GET, [keyField(key)], readBlob);
   }
 
+  /** Whether all keys came in time; without a time it waits for ever. */
   async wait(keys: readonly string[], timeoutMs?: number): Promise<boolean> {
     let cancelled = false;
     const cancel = (): void => {
@@ -132,6 +106,7 @@ class Client implements TorchClient {
     return this.ask(TorchOp.ADD, [keyField(key), i64(delta)], readI64);
   }
 
+  /** As `add`, of a key that torch's own clients put nothing before. */
   addBare(key: string, delta: bigint): Promise<bigint> {
     return this.ask(TorchOp.ADD, [field(new TextEncoder().encode(key)), i64(delta)], readI64);
   }
@@ -140,6 +115,7 @@ class Client implements TorchClient {
     return this.tell(TorchOp.APPEND, [keyField(key), field(value)]);
   }
 
+  /** Resolves with the value afterwards; of a missing key and an `expected` that is not empty, with `expected`. */
   compareAndSet(key: string, expected: Uint8Array, desired: Uint8Array): Promise<Uint8Array> {
     return this.ask(TorchOp.COMPARE_SET, [keyField(key), field(expected), field(desired)], readBlob);
   }
@@ -148,6 +124,7 @@ class Client implements TorchClient {
     return (await this.ask(TorchOp.DELETE_KEY, [keyField(key)], readI64)) > 0n;
   }
 
+  /** Keys of all kinds, also those of clients that put nothing before their keys. */
   async countKeys(): Promise<number> {
     return Number(await this.ask(TorchOp.GETNUMKEYS, [], readI64));
   }
@@ -161,6 +138,7 @@ class Client implements TorchClient {
     return keys.map((key) => new TextDecoder().decode(key).replace(/^\//, ''));
   }
 
+  /** All have to exist. */
   multiGet(keys: readonly string[]): Promise<Uint8Array[]> {
     if (keys.length === 0) return Promise.resolve([]);
     return this.ask(TorchOp.MULTI_GET, keyFields(keys), function* (first) {
@@ -178,6 +156,7 @@ class Client implements TorchClient {
     return this.tell(TorchOp.QUEUE_PUSH, [keyField(key), field(value)]);
   }
 
+  /** undefined when the queue is empty. */
   pop(key: string): Promise<Uint8Array | undefined> {
     return this.ask(TorchOp.QUEUE_POP, [keyField(key)], function* (first) {
       const before = yield* readI64(first);
@@ -189,13 +168,14 @@ class Client implements TorchClient {
     return Number(await this.ask(TorchOp.QUEUE_LEN, [keyField(key)], readI64));
   }
 
+  /** Resolves once `worldSize` clients have arrived at `key`. */
   async barrier(key: string, worldSize: number): Promise<void> {
     await this.ask(TorchOp.BARRIER, [keyField(key), i64(BigInt(worldSize))], readByte);
   }
 
   close(): void {
     this.connection.close();
-    this.end(new RpcError('failed-precondition', 'the store is closed'));
+    this.end(closedError());
   }
 
   private ask<T>(op: number, parts: readonly Uint8Array[], read: Read<T>): Promise<T> {
@@ -285,18 +265,6 @@ function field(content: Uint8Array): Uint8Array {
   return Buffer.concat([u64(content.byteLength), content]);
 }
 
-function u32(value: number): Uint8Array {
-  const out = new Uint8Array(4);
-  new DataView(out.buffer).setUint32(0, value, true);
-  return out;
-}
-
 function u64(value: number): Uint8Array {
   return i64(BigInt(value));
-}
-
-function i64(value: bigint): Uint8Array {
-  const out = new Uint8Array(8);
-  new DataView(out.buffer).setBigInt64(0, value, true);
-  return out;
 }

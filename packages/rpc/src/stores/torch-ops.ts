@@ -1,6 +1,7 @@
 /** @file The operations of torch's TCPStore, byte for byte, so that stock torch clients can share an embedded store. */
 import { RpcError } from '../base/errors.ts';
 import { MAX_KEY_BYTES, MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
+import { i64 } from './protocol.ts';
 import type { StoreState } from './state.ts';
 
 /** The first byte of a torch client is VALIDATE. */
@@ -224,12 +225,6 @@ function* field(limit: number): Fields<Uint8Array> {
 
 function view(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-function i64(value: bigint): Uint8Array {
-  const bytes = new Uint8Array(8);
-  view(bytes).setBigInt64(0, value, true);
-  return bytes;
 }
 
 function blob(value: Uint8Array): Uint8Array {

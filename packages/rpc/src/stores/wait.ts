@@ -1,6 +1,8 @@
 /** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
 import { RpcError } from '../base/errors.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
+import { closedError } from './checks.ts';
+import type { StoreState } from './state.ts';
 
 export interface WaitLimits {
   /** 0 = no limit. */
@@ -43,7 +45,7 @@ export function settleWait(
     };
     const onAbort = (): void =>
       settle(new RpcError('cancelled', 'waiting for keys was cancelled', { cause: signal?.reason }));
-    const onClose = (): void => settle(new RpcError('failed-precondition', 'the store is closed'));
+    const onClose = (): void => settle(closedError());
     const onTimeout = (): void => {
       const late = (what: string): void =>
         settle(new RpcError('deadline-exceeded', `${what} not in the store after ${timeoutMs} ms`));
@@ -61,8 +63,13 @@ export function settleWait(
   });
 }
 
-export function missingKeys(keys: readonly string[], has: (key: string) => boolean): string[] {
-  return keys.filter((key) => !has(key));
+/** Waits for keys of contents that are here. */
+export function waitIn(state: StoreState, keys: readonly string[], limits: WaitLimits): Promise<void> {
+  return settleWait(
+    (done) => state.wait(keys, done),
+    async () => keys.filter((key) => !state.has(key)),
+    limits,
+  );
 }
 
 function nameKeys(keys: readonly string[]): string {
