@@ -1,48 +1,20 @@
 /** @file One attempt of a group: from the first worker's start to the last one's end. */
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import type { Readable, Writable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { removeFoldersOf } from '@backwire/rpc/internal';
-import { workerEnvironment } from './environment.ts';
 import { messageOf } from './errors.ts';
 import type { GroupRound, RoundEnd } from './group-store.ts';
 import { consoleOf, LogFiles } from './output.ts';
-import type { StreamsOf } from './output-spec.ts';
 import type { ProgramCommand } from './program.ts';
 import type { Reaper } from './reaper.ts';
-import {
-  describeExit,
-  isFailure,
-  WorkerProcess,
-  type StartedWorker,
-  type WorkerEnd,
-  type WorkerExit,
-} from './worker-process.ts';
+import type { LaunchSettings } from './settings.ts';
+import { describeExit, isFailure, WorkerProcess, type WorkerEnd, type WorkerExit } from './worker-process.ts';
 
-export interface AttemptOptions {
+export interface AttemptOptions extends LaunchSettings {
   readonly command: ProgramCommand;
   readonly reaper: Reaper;
   readonly round: GroupRound;
-  readonly processes: number;
-  /** This launcher's part of the workers of its machine. */
-  readonly local: { readonly first: number; readonly size: number };
-  readonly role: string;
-  readonly runId: string;
-  readonly maxRestarts: number;
-  readonly secret: string | undefined;
-  readonly env: Readonly<Record<string, string>>;
-  readonly label: (rank: number) => string;
-  readonly inherit: ReadonlySet<number>;
-  readonly shown: (localRank: number) => boolean;
-  readonly redirects: StreamsOf | undefined;
-  readonly tee: StreamsOf | undefined;
-  readonly logFolder: string | undefined;
-  readonly stdout: Writable;
-  readonly stderr: Writable;
-  readonly stopGraceMs: number;
-  readonly signals: readonly NodeJS.Signals[];
-  readonly signal: AbortSignal | undefined;
-  readonly onStart: ((worker: StartedWorker) => void) | undefined;
 }
 
 export type AttemptOutcome =
@@ -84,7 +56,7 @@ class Attempt {
     const handlers = signals.map((name) => [name, () => this.interrupt(name)] as const);
     for (const [name, handler] of handlers) process.on(name, handler);
     const onAbort = (): void => this.interrupt('SIGTERM');
-    signal?.addEventListener('abort', onAbort);
+    signal.addEventListener('abort', onAbort);
     const { over, firstRank } = this.options.round;
     const onOver = (): void => {
       if (!this.failed) this.end ??= over?.reason as RoundEnd;
@@ -93,7 +65,7 @@ class Attempt {
     over?.addEventListener('abort', onOver);
     try {
       if (over?.aborted === true) onOver();
-      if (signal?.aborted === true) this.interrupt('SIGTERM');
+      if (signal.aborted) this.interrupt('SIGTERM');
       for (let n = 0; n < processes && !this.stopping; n++) this.start(n, firstRank + n);
       for (const task of this.tasks) await task;
       const exits = await Promise.all(
@@ -103,7 +75,7 @@ class Attempt {
     } finally {
       clearTimeout(this.killTimer);
       for (const [name, handler] of handlers) process.off(name, handler);
-      signal?.removeEventListener('abort', onAbort);
+      signal.removeEventListener('abort', onAbort);
       over?.removeEventListener('abort', onOver);
       for (const log of this.logs) log.close();
     }
@@ -111,31 +83,16 @@ class Attempt {
 
   private start(n: number, rank: number): void {
     const { options } = this;
-    const { round, local } = options;
-    const localRank = local.first + n;
+    const localRank = options.local.first + n;
     const label = options.label(rank);
-    const place = workerEnvironment({
-      rank,
-      localRank,
-      worldSize: round.worldSize,
-      localWorldSize: local.size,
-      nodeRank: round.nodeRank,
-      nodes: round.nodes,
-      role: options.role,
-      masterAddr: round.host,
-      masterPort: round.port,
-      runId: options.runId,
-      restartCount: round.restarts,
-      maxRestarts: options.maxRestarts,
-      secret: options.secret,
-    });
+    const place = workerEnvironment(options, rank, localRank);
     const worker = new WorkerProcess(
       {
         rank,
         localRank,
         label,
         command: options.command,
-        env: { ...options.env, ...round.env, ...place },
+        env: { ...options.env, ...options.round.env, ...place },
         inheritStdout: options.inherit.has(rank),
         onLine: this.lineHandler(localRank, label),
       },
@@ -234,4 +191,31 @@ class Attempt {
     );
     return { kind: 'failed', first: killed ?? earliest, exits };
   }
+}
+
+/** The variables of one worker: torchrun's, and the group's secret. They are laid over the launcher's own, where undefined removes what it may have. */
+function workerEnvironment(
+  { round, local, role, runId, maxRestarts, secret }: AttemptOptions,
+  rank: number,
+  localRank: number,
+): Record<string, string | undefined> {
+  const worldSize = round.worldSize === undefined ? undefined : String(round.worldSize);
+  return {
+    RANK: String(rank),
+    LOCAL_RANK: String(localRank),
+    GROUP_RANK: String(round.nodeRank),
+    ROLE_RANK: String(rank),
+    ROLE_NAME: role,
+    // Absent where there is none, as under no launcher: an empty one would be read as the number 0.
+    WORLD_SIZE: worldSize,
+    LOCAL_WORLD_SIZE: String(local.size),
+    GROUP_WORLD_SIZE: String(round.nodes),
+    ROLE_WORLD_SIZE: worldSize,
+    MASTER_ADDR: round.host,
+    MASTER_PORT: String(round.port),
+    BACKWIRE_RESTART_COUNT: String(round.restarts),
+    BACKWIRE_MAX_RESTARTS: String(maxRestarts),
+    BACKWIRE_RUN_ID: runId,
+    ...(secret === undefined ? {} : { BACKWIRE_SECRET: secret }),
+  };
 }

@@ -3,6 +3,7 @@ import { addressOf, announceGroup, doorForBrowsers, serveStore, type StoreServer
 import { messageOf, UsageError } from './errors.ts';
 import { portError } from './port.ts';
 import { keepSecret, NOT_KEPT } from './secret-file.ts';
+import type { LaunchSettings } from './settings.ts';
 import type { WorkerEnd } from './worker-process.ts';
 
 /** What tells others that a worker is gone. */
@@ -59,24 +60,9 @@ const NOT_ANOTHER = { BACKWIRE_STORE: '', BACKWIRE_STORE_PREFIX: '', BACKWIRE_ME
 /** Tells rank 0 that it need not serve the store itself. */
 export const HOSTED = { BACKWIRE_STORE_HOSTED: '1' } as const;
 
-export interface LocalGroupOptions {
-  readonly masterAddr: string;
-  readonly masterPort: number;
-  readonly secret: string | undefined;
-  /** Nobody else knows it yet. */
-  readonly freshSecret: boolean;
-  readonly processes: number;
-  /** What its workers run. */
-  readonly program: string;
-  /** Told where the group is. */
-  readonly onGroup: ((address: string) => void) | undefined;
-  /** A line for people. */
-  readonly say: (text: string) => void;
-}
-
 /** Says where a group is, here and to `backwire inspect`. Returns how to take the latter back. */
 export function announce(
-  { onGroup, program }: Pick<LocalGroupOptions, 'onGroup' | 'program'>,
+  { onGroup, program }: Pick<LaunchSettings, 'onGroup' | 'program'>,
   address: string,
   secretFile?: string,
 ): () => void {
@@ -85,7 +71,7 @@ export function announce(
 }
 
 /** @throws LaunchError when the port is taken. */
-export async function openLocalGroup(options: LocalGroupOptions, restarts: number): Promise<LocalGroup> {
+export async function openLocalGroup(options: LaunchSettings, restarts: number): Promise<LocalGroup> {
   const { masterAddr: host, masterPort, secret, freshSecret, processes } = options;
   const server = await serve(host, masterPort, options);
   const kept = secret !== undefined && freshSecret ? keepSecret(secret, server.port) : NOT_KEPT;
@@ -114,11 +100,7 @@ export async function openLocalGroup(options: LocalGroupOptions, restarts: numbe
  * Serves a store, also to browsers when BACKWIRE_STORE_WS says so.
  * @throws LaunchError naming the port; UsageError when BACKWIRE_STORE_WS is none.
  */
-export async function serve(
-  host: string,
-  port: number,
-  { secret, say }: { readonly secret: string | undefined; readonly say: (text: string) => void },
-): Promise<StoreServer> {
+export async function serve(host: string, port: number, { secret, say }: LaunchSettings): Promise<StoreServer> {
   const webSocket = door();
   try {
     const server = await serveStore({ host, port, webSocket, ...(secret === undefined ? {} : { secret }) });

@@ -110,8 +110,7 @@ async function onThisHost(settings: LaunchSettings, command: ProgramCommand, run
 
 /** This host's part of a group of several. */
 async function overHosts(settings: LaunchSettings, command: ProgramCommand, run: Run): Promise<LaunchResult> {
-  const { nodes: most, minNodes: least, membership, maxRestarts } = settings;
-  const group = await HostGroup.join({ ...settings, terms: { membership, least, most, maxRestarts } });
+  const group = await HostGroup.join(settings);
   let last: LaunchResult = resultOf({ kind: 'finished', exits: [] }, command, 0);
   try {
     for (;;) {

@@ -1,23 +1,61 @@
 /** @file The options of a launch, checked and filled in. */
 import { join } from 'node:path';
+import type { Writable } from 'node:stream';
 import { newId, newSecret } from '@backwire/rpc/internal';
-import type { AttemptOptions } from './attempt.ts';
 import { LaunchError, UsageError } from './errors.ts';
-import type { HostGroupOptions } from './host-group.ts';
 import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_LAST_CALL_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
 import type { LaunchOptions } from './options.ts';
+import type { StreamsOf } from './output-spec.ts';
+import type { StartedWorker } from './worker-process.ts';
 
 export const DEFAULT_SIGNALS: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'];
 
-/** Options with their defaults filled in. */
-export interface LaunchSettings
-  extends Omit<AttemptOptions, 'command' | 'reaper' | 'round' | 'signal'>, Omit<HostGroupOptions, 'terms' | 'signal'> {
+/** Options with their defaults filled in. Times are milliseconds. */
+export interface LaunchSettings {
+  /** What the workers run. */
+  readonly program: string;
+  readonly processes: number;
+  /** This launcher's part of the workers of its machine. */
+  readonly local: { readonly first: number; readonly size: number };
   readonly nodes: number;
   readonly minNodes: number;
   readonly membership: 'static' | 'dynamic';
-  /** The secret was made for this group: nobody else knows it. */
+  /** This host's number, where hosts are told theirs. */
+  readonly nodeRank: number | undefined;
+  /** 'hosted': by the launcher that is host 0, or the first that can bind the address. */
+  readonly backend: 'hosted' | 'etcd' | 'redis';
+  readonly masterAddr: string;
+  readonly masterPort: number;
+  /** The address of this host that the others reach. */
+  readonly localAddr: string | undefined;
+  readonly runId: string;
+  /** How long to wait for enough hosts, */
+  readonly joinTimeoutMs: number;
+  /** and for more hosts once there are enough. */
+  readonly lastCallMs: number;
+  readonly role: string;
+  readonly maxRestarts: number;
+  readonly stopGraceMs: number;
+  /** Undefined when the workers read it from the file that the launcher's environment names. */
+  readonly secret: string | undefined;
+  /** The secret was made for this group: nobody else knows it, so nobody else serves the store. */
   readonly freshSecret: boolean;
+  readonly env: Readonly<Record<string, string>>;
+  readonly label: (rank: number) => string;
+  readonly inherit: ReadonlySet<number>;
+  readonly shown: (localRank: number) => boolean;
+  readonly redirects: StreamsOf | undefined;
+  readonly tee: StreamsOf | undefined;
+  readonly logFolder: string | undefined;
+  readonly stdout: Writable;
+  readonly stderr: Writable;
+  readonly signals: readonly NodeJS.Signals[];
   readonly signal: AbortSignal;
+  /** Told where the group is. */
+  readonly onGroup: ((address: string) => void) | undefined;
+  readonly onStart: ((worker: StartedWorker) => void) | undefined;
+  /** A line for people. */
+  readonly say: (text: string) => void;
 }
 
 /** @throws UsageError naming the option; LaunchError when there is no secret that all hosts know. */
