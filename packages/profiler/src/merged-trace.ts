@@ -7,14 +7,9 @@ interface Trace {
   readonly otherData?: unknown;
 }
 
-interface TraceEvent {
+interface TraceEvent extends Omit<Bar, 'args' | 'inside'> {
   readonly ph: string;
-  readonly name: string;
-  readonly cat: string;
-  readonly pid: number;
   readonly tid: number;
-  readonly ts: number;
-  readonly dur: number;
   readonly id?: number;
   readonly args?: Readonly<Record<string, unknown>>;
 }

@@ -27,18 +27,7 @@ export interface RemoteEvents {
   readonly dropped: number;
 }
 
-interface Open {
-  name: string;
-  kind: EventKind;
-  node: number;
-  isRemote: boolean;
-  parent: number;
-  startUs: number;
-  durationUs: number;
-  shapes?: readonly (readonly number[])[];
-  bytes?: number;
-  memoryBefore: number;
-}
+type Open = { -readonly [K in keyof RecordedEvent]: RecordedEvent[K] } & { readonly memoryBefore: number };
 
 const UNFINISHED = -1;
 /** Begun after the recorder was full or finished. */

@@ -1,7 +1,7 @@
 /** @file A profiler of everything a worker does for others, switched on and off from anywhere in the group. */
 import { rpcName } from '@backwire/tensor';
 import { callContext, currentAgent, rpcClass, RpcError, type RpcAgent } from '@backwire/rpc';
-import { refuseUnknown } from '@backwire/rpc/internal';
+import { attempt, refuseUnknown } from '@backwire/rpc/internal';
 import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents, type RecordedEvent } from './events.ts';
 import { MAX_EVENTS } from './limits.ts';
 import { Summary, type SummaryOptions, type TableOptions } from './summary.ts';
@@ -89,7 +89,8 @@ export class ServerProfiler {
     const stack = active.get(agent) ?? [];
     if (stack.some((each) => each.recording === recording))
       throw new RpcError('failed-precondition', 'this server profiler is on already');
-    const by = callerName();
+    // Undefined outside of a handler.
+    const by = attempt(callContext)?.caller.name;
     stack.push({ recording, by: by === agent.name ? undefined : by });
     active.set(agent, stack);
     abandoned.register(this, { stack, recording }, this);
@@ -126,12 +127,3 @@ export class ServerProfiler {
   }
 }
 rpcClass(ServerProfiler, { methods: ['enter', 'exit', 'events', 'dropped', 'table'] });
-
-/** Who calls; undefined outside of a handler. */
-function callerName(): string | undefined {
-  try {
-    return callContext().caller.name;
-  } catch {
-    return undefined;
-  }
-}

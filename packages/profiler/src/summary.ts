@@ -31,7 +31,12 @@ export interface SummaryRow {
 export const SUMMARY_OPTIONS = optionNames<SummaryOptions>()('groupBy');
 const TABLE_OPTIONS = optionNames<TableOptions>()('sortBy limit');
 const GROUPS = ['name', 'name+node'] as const;
-const ORDERS = ['total', 'self', 'calls', 'bytes'] as const;
+const ORDERS = {
+  total: ({ totalUs }: SummaryRow) => totalUs,
+  self: ({ selfUs }: SummaryRow) => selfUs,
+  calls: ({ calls }: SummaryRow) => calls,
+  bytes: ({ bytes = 0 }: SummaryRow) => bytes,
+} as const;
 
 /** The sums of a profile. */
 export class Summary {
@@ -52,10 +57,11 @@ export class Summary {
   table(options: TableOptions = {}): string {
     refuseUnknown(options, TABLE_OPTIONS, 'table()');
     const { sortBy = 'total', limit = Infinity } = options;
-    checkChoice('sortBy', sortBy, ORDERS);
+    checkChoice('sortBy', sortBy, Object.keys(ORDERS));
     if (limit !== Infinity && (!Number.isInteger(limit) || limit < 0))
       throw invalid(`limit is a whole number of rows from 0 on, got ${show(limit)}: leave it out for all rows`);
-    const rows = [...this.rows].sort((a, b) => measure(b, sortBy) - measure(a, sortBy)).slice(0, limit);
+    const measure = ORDERS[sortBy];
+    const rows = [...this.rows].sort((a, b) => measure(b) - measure(a)).slice(0, limit);
     const wholeSelf = this.rows.reduce((sum, { selfUs }) => sum + selfUs, 0);
     const withNode = rows.some(({ node }) => node !== undefined);
     const withBytes = this.rows.some(({ bytes }) => bytes !== undefined);
@@ -130,19 +136,6 @@ function layOut(rows: readonly (readonly string[])[]): string {
       .join('  '),
   );
   return [lines[0], widths.map((width) => '-'.repeat(width)).join('  '), ...lines.slice(1)].join('\n');
-}
-
-function measure(row: SummaryRow, by: NonNullable<TableOptions['sortBy']>): number {
-  switch (by) {
-    case 'total':
-      return row.totalUs;
-    case 'self':
-      return row.selfUs;
-    case 'calls':
-      return row.calls;
-    case 'bytes':
-      return row.bytes ?? 0;
-  }
 }
 
 function sumUp(events: readonly RecordedEvent[], byNode: boolean): readonly SummaryRow[] {

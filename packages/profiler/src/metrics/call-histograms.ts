@@ -28,9 +28,7 @@ export interface Histogram {
   readonly sumSeconds: number;
 }
 
-interface Open {
-  readonly method: string;
-  readonly error: string;
+interface Open extends Histogram {
   readonly counts: number[];
   count: number;
   sumSeconds: number;
