@@ -9,7 +9,7 @@ import type { Transport } from '../transports/transport.ts';
 import { ANSWER_TIMEOUT_MS } from './limits.ts';
 import type { WorkerReport } from './report.ts';
 import { storeSource, type ViewSource } from './view-source.ts';
-import { Visit, waysTo, type Reply } from './visit.ts';
+import { Visit, waysTo, type Reply, type VisitOptions } from './visit.ts';
 
 export interface InspectorOptions {
   /**
@@ -87,7 +87,7 @@ export class Inspector {
     const security = resolveSecurity(options.security, {
       bind: typeof endpoint === 'string' ? hostOf(endpoint) : undefined,
     });
-    const source = await openSource(endpoint, options.group, security, timeoutMs);
+    const source = await openSource(endpoint, options.group, { security, timeoutMs });
     return new Inspector(source, security, timeoutMs);
   }
 
@@ -197,47 +197,40 @@ function keyOf({ name, incarnation }: { readonly name: string; readonly incarnat
   return `${name}#${incarnation}`;
 }
 
-async function openSource(
-  endpoint: string | Store,
-  group: string | undefined,
-  security: ResolvedSecurity,
-  timeoutMs: number,
-): Promise<ViewSource> {
+type How = Omit<VisitOptions, 'group'>;
+
+async function openSource(endpoint: string | Store, group: string | undefined, how: How): Promise<ViewSource> {
   if (typeof endpoint === 'string') {
     const scheme = endpoint.slice(0, endpoint.indexOf(':'));
-    if (scheme === 'unix' || scheme === 'tls') return workerSource(endpoint, group ?? 'default', security, timeoutMs);
+    if (scheme === 'unix' || scheme === 'tls') return workerSource(endpoint, group ?? 'default', how);
     if (scheme === 'tcp') {
       try {
-        return await storeSource(endpoint, group, { security, timeoutMs });
+        return await storeSource(endpoint, group, how);
       } catch (error) {
         // A worker refuses whoever wants a store; and the other way about.
         if (!(error instanceof RpcError) || !REFUSALS.has(error.code) || endpoint.includes('?')) throw error;
-        return await workerSource(endpoint, group ?? 'default', security, timeoutMs).catch((second: unknown) => {
+        return await workerSource(endpoint, group ?? 'default', how).catch((second: unknown) => {
           throw second instanceof RpcError && second.code === 'unauthenticated' ? error : second;
         });
       }
     }
   }
-  return storeSource(endpoint, group, { security, timeoutMs });
+  return storeSource(endpoint, group, how);
 }
 
 /** What is said to a stranger. */
 const REFUSALS: ReadonlySet<string> = new Set(['unauthenticated', 'unavailable', 'protocol-error']);
 
 /** Asks the worker that listens at `endpoint`, for as long as it is there. */
-async function workerSource(
-  endpoint: string,
-  group: string,
-  security: ResolvedSecurity,
-  timeoutMs: number,
-): Promise<ViewSource> {
+async function workerSource(endpoint: string, group: string, how: How): Promise<ViewSource> {
+  const { security } = how;
   const transports = createTransports(undefined, security, group);
   const scheme = endpoint.slice(0, endpoint.indexOf(':'));
   const transport = transports.find(({ name }) => name === scheme || (name === 'tls' && scheme === 'tcp'));
   if (transport === undefined)
     throw new RpcError('invalid-argument', `'${endpoint}' cannot be reached with security mode '${security.mode}'`);
   const address = transport.name === 'tls' ? endpoint.replace(/^tcp:/, 'tls:') : endpoint;
-  const open = (): Promise<Visit> => Visit.open(transport, address, { group, security, timeoutMs });
+  const open = (): Promise<Visit> => Visit.open(transport, address, { group, ...how });
   let visit = await open();
   return {
     group,

@@ -150,9 +150,10 @@ function budgetsOf(agent: AgentParts, metrics: AgentMetrics): Budget[] {
   const { limits, dispatcher } = agent;
   const held = metrics.extensions;
   const fullest = Math.max(0, ...metrics.peers.map(({ pendingBytes }) => pendingBytes));
+  const inboxes = [...dispatcher.open].map(({ open }) => open.size);
   const rows: Budget[] = [
     { name: 'handlers', used: dispatcher.handlers.running, limit: dispatcher.handlers.maxConcurrentCalls },
-    { name: 'inbound calls of the fullest peer', used: fullestInbox(agent), limit: limits.maxInboundCalls },
+    { name: 'inbound calls of the fullest peer', used: Math.max(0, ...inboxes), limit: limits.maxInboundCalls },
     { name: 'bytes buffered for the fullest peer', used: fullest, limit: limits.maxBufferedBytesPerPeer },
   ];
   const forks = held['num_forks'];
@@ -160,8 +161,4 @@ function budgetsOf(agent: AgentParts, metrics: AgentMetrics): Budget[] {
   const contexts = held['num_autograd_contexts'];
   if (contexts !== undefined) rows.push({ name: 'autograd contexts', used: contexts, limit: limits.maxContexts });
   return rows;
-}
-
-function fullestInbox(agent: AgentParts): number {
-  return Math.max(0, ...[...agent.dispatcher.open].map(({ open }) => open.size));
 }

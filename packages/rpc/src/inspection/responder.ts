@@ -1,8 +1,9 @@
 /** @file The agent's side of an inspection: whoever holds the group's secret may look, and nothing more. */
+import { equalBytes } from '../base/platform.ts';
 import type { AgentParts } from './agent-parts.ts';
 import type { Connection } from '../transports/transport.ts';
 import { CallLog } from './call-log.ts';
-import { JsonSink, sendJson } from './frames.ts';
+import { jsonSink, sendJson } from './frames.ts';
 import { MAX_INSPECTORS, MAX_QUESTION_BYTES, MAX_UNSENT_BYTES } from './limits.ts';
 import { reportOf } from './report.ts';
 
@@ -17,7 +18,7 @@ const visitors = new WeakMap<AgentParts, Set<Connection>>();
 
 /** Whether someone who proved itself with this claim wants to look, and not to join. */
 export function isInspector(claim: Uint8Array): boolean {
-  return claim.length === INSPECTOR_CLAIM.length && claim.every((byte, index) => byte === INSPECTOR_CLAIM[index]);
+  return equalBytes(claim, INSPECTOR_CLAIM);
 }
 
 /**
@@ -60,5 +61,5 @@ export function serveInspector(agent: AgentParts, connection: Connection, signal
     unwatch?.();
     all.delete(connection);
   };
-  connection.attach(new JsonSink(MAX_QUESTION_BYTES, answer, closed));
+  connection.attach(jsonSink(MAX_QUESTION_BYTES, answer, closed));
 }

@@ -6,7 +6,7 @@ import { workerIn } from '../security/certificate.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import type { Connection, Transport } from '../transports/transport.ts';
 import { INSPECTOR_CLAIM, type Question } from './responder.ts';
-import { JsonSink, sendJson } from './frames.ts';
+import { jsonSink, sendJson } from './frames.ts';
 import { MAX_REPORT_BYTES } from './limits.ts';
 import type { WorkerReport } from './report.ts';
 
@@ -43,7 +43,7 @@ export class Visit {
     this.claim = claim;
     this.timeoutMs = timeoutMs;
     connection.attach(
-      new JsonSink(
+      jsonSink(
         MAX_REPORT_BYTES,
         (reply) => this.waiting.shift()?.resolve(reply as Reply),
         (error) => this.closed(error),
