@@ -2093,27 +2093,19 @@ var SharedLinks = class {
 		return shared;
 	}
 };
-var EmbeddedHolder = class {
-	ticket;
-	link;
-	leave;
-	constructor(ticket, events, links) {
-		this.ticket = ticket;
-		const { link, leave } = links.join(ticket, events);
-		this.link = link;
-		this.leave = leave;
-	}
-	async hold(ageMs) {
-		const body = holdBody(this.ticket, {
-			key: this.ticket.ageKey,
-			value: new TextEncoder().encode(\`\${ageMs}\`)
-		});
-		return (await this.link.request(Op.HOLD, body, { repeatable: false })).u8() === 1;
-	}
-	close() {
-		this.leave();
-	}
-};
+function embeddedHolder(ticket, events, links) {
+	const { link, leave } = links.join(ticket, events);
+	return {
+		hold: async (ageMs) => {
+			const body = holdBody(ticket, {
+				key: ticket.ageKey,
+				value: new TextEncoder().encode(\`\${ageMs}\`)
+			});
+			return (await link.request(Op.HOLD, body, { repeatable: false })).u8() === 1;
+		},
+		close: leave
+	};
+}
 function keyOf({ endpoint, keys, tls }) {
 	const plain = (_key, value) => value instanceof Uint8Array ? [...value] : value;
 	return JSON.stringify([
@@ -2464,10 +2456,10 @@ function unavailable(why) {
 // src/liveness/lease-holder.ts
 function holderOf(ticket, events, links) {
 	switch (ticket.kind) {
-		case "embedded": return new EmbeddedHolder(ticket, events, links);
+		case "embedded": return embeddedHolder(ticket, events, links);
 		case "etcd": return new EtcdHolder(ticket);
 		case "redis": return new RedisHolder(ticket, events);
-		case "file": return new FileHolder(ticket);
+		case "file": return fileHolder(ticket);
 	}
 }
 const RENEWALS_PER_TTL = 4;
@@ -2521,17 +2513,15 @@ var EtcdHolder = class {
 		this.closing.abort();
 	}
 };
-var FileHolder = class {
-	path;
-	constructor({ path }) {
-		this.path = path;
-	}
-	async hold() {
-		(0, node_fs.writeFileSync)(this.path, \`thread \${process.hrtime.bigint()}\`);
-		return true;
-	}
-	close() {}
-};
+function fileHolder({ path }) {
+	return {
+		hold: async () => {
+			(0, node_fs.writeFileSync)(path, \`thread \${process.hrtime.bigint()}\`);
+			return true;
+		},
+		close: () => void 0
+	};
+}
 // src/liveness/lease-thread.ts
 const { tick } = node_worker_threads.workerData;
 const ticks = new BigInt64Array(tick);

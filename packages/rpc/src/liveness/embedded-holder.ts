@@ -49,26 +49,15 @@ export class SharedLinks {
   }
 }
 
-export class EmbeddedHolder implements LeaseHolder {
-  private readonly ticket: EmbeddedTicket;
-  private readonly link: EmbeddedLink;
-  private readonly leave: () => void;
-
-  constructor(ticket: EmbeddedTicket, events: HolderEvents, links: SharedLinks) {
-    this.ticket = ticket;
-    const { link, leave } = links.join(ticket, events);
-    this.link = link;
-    this.leave = leave;
-  }
-
-  async hold(ageMs: number): Promise<boolean> {
-    const body = holdBody(this.ticket, { key: this.ticket.ageKey, value: new TextEncoder().encode(`${ageMs}`) });
-    return (await this.link.request(Op.HOLD, body, { repeatable: false })).u8() === 1;
-  }
-
-  close(): void {
-    this.leave();
-  }
+export function embeddedHolder(ticket: EmbeddedTicket, events: HolderEvents, links: SharedLinks): LeaseHolder {
+  const { link, leave } = links.join(ticket, events);
+  return {
+    hold: async (ageMs) => {
+      const body = holdBody(ticket, { key: ticket.ageKey, value: new TextEncoder().encode(`${ageMs}`) });
+      return (await link.request(Op.HOLD, body, { repeatable: false })).u8() === 1;
+    },
+    close: leave,
+  };
 }
 
 /** Equal for tickets whose leases are of one store, reached and proved alike. */

@@ -1,6 +1,6 @@
 /** @file Holds a lease of a store from a ticket: what a thread needs of the stores' clients. */
 import { writeFileSync } from 'node:fs';
-import { EmbeddedHolder, type SharedLinks } from './embedded-holder.ts';
+import { embeddedHolder, type SharedLinks } from './embedded-holder.ts';
 import { EtcdApi } from '../stores/etcd-api.ts';
 import type { EtcdTicket, FileTicket, HolderEvents, LeaseHolder, LeaseTicket } from '../stores/ticket.ts';
 import { BUSY_AGE_MS } from './policy.ts';
@@ -9,13 +9,13 @@ import { RedisHolder } from './redis-holder.ts';
 export function holderOf(ticket: LeaseTicket, events: HolderEvents, links: SharedLinks): LeaseHolder {
   switch (ticket.kind) {
     case 'embedded':
-      return new EmbeddedHolder(ticket, events, links);
+      return embeddedHolder(ticket, events, links);
     case 'etcd':
       return new EtcdHolder(ticket);
     case 'redis':
       return new RedisHolder(ticket, events);
     case 'file':
-      return new FileHolder(ticket);
+      return fileHolder(ticket);
   }
 }
 
@@ -78,18 +78,13 @@ class EtcdHolder implements LeaseHolder {
   }
 }
 
-class FileHolder implements LeaseHolder {
-  private readonly path: string;
-
-  constructor({ path }: FileTicket) {
-    this.path = path;
-  }
-
-  async hold(): Promise<boolean> {
-    // Different each time, and from what the main thread writes.
-    writeFileSync(this.path, `thread ${process.hrtime.bigint()}`);
-    return true;
-  }
-
-  close(): void {}
+function fileHolder({ path }: FileTicket): LeaseHolder {
+  return {
+    hold: async () => {
+      // Different each time, and from what the main thread writes.
+      writeFileSync(path, `thread ${process.hrtime.bigint()}`);
+      return true;
+    },
+    close: () => undefined,
+  };
 }

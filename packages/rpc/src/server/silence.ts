@@ -1,7 +1,7 @@
 /** @file Waits that last: after ten seconds a line says who waits for whom, and for which function. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { MAX_WAITS_SHOWN, SILENCE_AGAIN_MS, SILENCE_MS } from '../base/limits.ts';
-import { namesText } from '../base/names-text.ts';
+import { SILENCE_AGAIN_MS, SILENCE_MS } from '../base/limits.ts';
+import { listText, namesText } from '../base/names-text.ts';
 import type { Logger } from '../base/options.ts';
 import { unref } from '../base/platform.ts';
 
@@ -84,10 +84,10 @@ export function openWork(agent: Busy): string {
   const parts = [
     waiting.length === 0
       ? ''
-      : `${plural(waiting.length, 'call waits', 'calls wait')} for an answer (${shown(waiting)})`,
+      : `${plural(waiting.length, 'call waits', 'calls wait')} for an answer (${listText(waiting)})`,
     handlers === 0
       ? ''
-      : `${plural(handlers, 'handler still runs', 'handlers still run')} here${running.length === 0 ? '' : ` (${shown(running)})`}`,
+      : `${plural(handlers, 'handler still runs', 'handlers still run')} here${running.length === 0 ? '' : ` (${listText(running)})`}`,
   ];
   return parts.filter((part) => part !== '').join(', and ');
 }
@@ -95,11 +95,6 @@ export function openWork(agent: Busy): string {
 /** "worker 'a'", "workers 'a', 'b'". */
 export function workersText(names: readonly string[]): string {
   return `${names.length === 1 ? 'worker' : 'workers'} ${namesText(names)}`;
-}
-
-function shown(items: readonly string[]): string {
-  const more = items.length - MAX_WAITS_SHOWN;
-  return items.slice(0, MAX_WAITS_SHOWN).join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
 function plural(count: number, one: string, many: string): string {

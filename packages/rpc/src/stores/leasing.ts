@@ -40,7 +40,7 @@ export class HeldLease<Id = unknown> implements Lease {
     if (this.finish()) await this.store.revoke(this);
   }
 
-  lose(why: string | RpcError): void {
+  lose(why: string | Error): void {
     if (this.finish()) this.resolveLost(typeof why === 'string' ? new RpcError('unavailable', why) : why);
   }
 

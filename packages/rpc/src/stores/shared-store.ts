@@ -3,7 +3,7 @@ import { RpcError, rpcInfo } from '../base/errors.ts';
 import { closedError } from './checks.ts';
 import { limited, race } from './limited.ts';
 import { DEFAULT_TIMEOUT_MS, type OpeningLimits } from './opening.ts';
-import type { Leased, Swapped } from './leasing.ts';
+import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { canTicket, type LeaseTicket, type TicketStore } from './ticket.ts';
 
@@ -84,17 +84,16 @@ async function leave(key: string, shared: Shared): Promise<void> {
 }
 
 /** One user's part of it. */
-class StoreShare implements TicketStore {
+class StoreShare extends LeasingStore<HeldLease<Lease>> implements TicketStore {
   private readonly store: Store;
   private readonly left: () => Promise<void>;
-  private readonly leases = new Set<LeaseShare>();
   /** Those that are not over. */
   private readonly watches = new Set<AsyncIterableIterator<StoreEvent>>();
-  private readonly closing = new AbortController();
   /** What ends the requests that are not answered. */
   private readonly waiting = new Set<(error: Error) => void>();
 
   constructor(store: Store, left: () => Promise<void>) {
+    super();
     this.store = store;
     this.left = left;
   }
@@ -130,7 +129,7 @@ class StoreShare implements TicketStore {
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
-    if (this.closing.signal.aborted) throw closedError();
+    this.checkOpen();
     const events = this.store.watch(prefix, options)[Symbol.asyncIterator]();
     const following: AsyncIterableIterator<StoreEvent> = {
       next: async () => {
@@ -154,23 +153,30 @@ class StoreShare implements TicketStore {
     return following;
   }
 
+  /** It ends with this part of the store. */
   lease(ttlMs: number): Promise<Lease> {
     return this.run(async () => {
-      const lease = new LeaseShare(this, await this.store.lease(ttlMs), () => this.leases.delete(lease));
-      this.leases.add(lease);
-      if (this.closing.signal.aborted) lease.end();
-      return lease;
+      const lease = await this.store.lease(ttlMs);
+      const share = this.keep(new HeldLease(this, lease, ttlMs));
+      void lease.lost.then((error) => share.lose(error));
+      if (this.closing.signal.aborted) this.end(share);
+      return share;
     });
   }
 
+  async revoke({ id: lease }: HeldLease<Lease>): Promise<void> {
+    this.leases.delete(lease);
+    await lease.revoke();
+  }
+
   ticket(lease: Lease, ageKey: string): LeaseTicket | undefined {
-    return canTicket(this.store) ? this.store.ticket(this.own(lease).lease, ageKey) : undefined;
+    return this.isOwn(lease) && canTicket(this.store) ? this.store.ticket(lease.id, ageKey) : undefined;
   }
 
   async close(): Promise<void> {
     if (this.closing.signal.aborted) return;
     this.closing.abort();
-    for (const lease of [...this.leases]) lease.end();
+    for (const lease of this.leases.values()) this.end(lease);
     for (const watch of [...this.watches]) watch.return?.().catch(() => undefined);
     for (const fail of this.waiting) fail(closedError());
     this.waiting.clear();
@@ -178,12 +184,13 @@ class StoreShare implements TicketStore {
   }
 
   private under(options: Leased | undefined): Leased | undefined {
-    return options?.lease === undefined ? options : { ...options, lease: this.own(options.lease).lease };
+    return options?.lease === undefined ? options : { ...options, lease: this.idOf(options.lease) as Lease };
   }
 
-  private own(lease: Lease): LeaseShare {
-    if (lease instanceof LeaseShare && lease.of === this) return lease;
-    throw new RpcError('invalid-argument', 'the lease is of another store');
+  /** The request is on its way before the connection ends; what it answers no longer matters. */
+  private end(lease: HeldLease<Lease>): void {
+    lease.id.revoke().catch(() => undefined);
+    lease.lose(closedError());
   }
 
   /** Nothing of a request is kept once it is answered: this part of the store may be open for as long as the process runs. */
@@ -194,38 +201,5 @@ class StoreShare implements TicketStore {
       const asked = new Promise<T>((answer) => answer(ask()));
       asked.then(resolve, reject).finally(() => this.waiting.delete(reject));
     });
-  }
-}
-
-/** A lease that ends with its user's part of the store. */
-class LeaseShare implements Lease {
-  readonly of: StoreShare;
-  readonly lease: Lease;
-  readonly lost: Promise<Error>;
-  private readonly lose: (error: Error) => void;
-  private readonly over: () => void;
-
-  constructor(of: StoreShare, lease: Lease, over: () => void) {
-    this.of = of;
-    this.lease = lease;
-    this.over = over;
-    let lose = (_error: Error): void => undefined;
-    this.lost = new Promise((resolve) => (lose = resolve));
-    this.lose = (error) => {
-      over();
-      lose(error);
-    };
-    void lease.lost.then(this.lose);
-  }
-
-  revoke(): Promise<void> {
-    this.over();
-    return this.lease.revoke();
-  }
-
-  /** The request is on its way before the connection ends; what it answers no longer matters. */
-  end(): void {
-    this.lease.revoke().catch(() => undefined);
-    this.lose(closedError());
   }
 }

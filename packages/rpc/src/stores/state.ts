@@ -1,15 +1,14 @@
 /** @file The contents of a store: entries, counters, queues, waits, watches and leases. Synchronous, with the time passed in. */
 import { RpcError } from '../base/errors.ts';
-import { addTo } from './checks.ts';
+import { equalBytes } from '../base/platform.ts';
+import { addTo, checkTtl } from './checks.ts';
 import {
   ENTRY_OVERHEAD_BYTES,
   MAX_KEY_BYTES,
   MAX_LEASES,
-  MAX_LEASE_MS,
   MAX_STORE_BYTES,
   MAX_STORE_KEYS,
   MAX_VALUE_BYTES,
-  MIN_LEASE_MS,
 } from './limits.ts';
 
 /** Everything in a store but queues, waits and watches. */
@@ -97,7 +96,7 @@ export class StoreState {
     lease?: number,
   ): { ok: boolean; current: Uint8Array | undefined } {
     const current = this.entries.get(key)?.value;
-    const same = expected === null ? current === undefined : current !== undefined && equal(current, expected);
+    const same = expected === null ? current === undefined : current !== undefined && equalBytes(current, expected);
     if (!same) return { ok: false, current };
     this.check(key, value, lease);
     this.put(key, value, lease);
@@ -187,9 +186,7 @@ export class StoreState {
 
   /** A new lease, valid until `now + ttlMs` unless renewed. */
   grant(ttlMs: number, now: number): number {
-    if (!(ttlMs >= MIN_LEASE_MS && ttlMs <= MAX_LEASE_MS)) {
-      throw new RpcError('invalid-argument', `a lease lasts ${MIN_LEASE_MS} to ${MAX_LEASE_MS} ms, not ${ttlMs}`);
-    }
+    checkTtl(ttlMs);
     if (this.leases.size >= MAX_LEASES) throw new RpcError('resource-exhausted', `the store has ${MAX_LEASES} leases`);
     const id = this.nextLease++;
     this.leases.set(id, { ttlMs, deadline: now + ttlMs, keys: new Set() });
@@ -315,10 +312,6 @@ export class StoreState {
     set?.delete(waiter);
     if (set?.size === 0) this.waiters.delete(key);
   }
-}
-
-function equal(a: Uint8Array, b: Uint8Array): boolean {
-  return a.byteLength === b.byteLength && a.every((byte, i) => byte === b[i]);
 }
 
 function cost(key: string, value: Uint8Array): number {

@@ -1,5 +1,6 @@
 /** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
 import { RpcError } from '../base/errors.ts';
+import { namesText } from '../base/names-text.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
 import { closedError } from './checks.ts';
 import type { StoreState } from './state.ts';
@@ -11,9 +12,6 @@ export interface WaitLimits {
   /** Aborts when the store closes. */
   readonly closing: AbortSignal;
 }
-
-/** Names listed in a message before the rest is only counted. */
-const NAMED_KEYS = 8;
 
 /**
  * Parks with `park` until it calls `done`, or fails: 'deadline-exceeded' naming what `missing` says, 'cancelled', 'failed-precondition'
@@ -50,7 +48,7 @@ export function settleWait(
       const late = (what: string): void =>
         settle(new RpcError('deadline-exceeded', `${what} not in the store after ${timeoutMs} ms`));
       missing().then(
-        (keys) => (keys.length === 0 ? settle() : late(nameKeys(keys))),
+        (keys) => (keys.length === 0 ? settle() : late(namesText(keys))),
         () => late('some keys'),
       );
     };
@@ -70,10 +68,4 @@ export function waitIn(state: StoreState, keys: readonly string[], limits: WaitL
     async () => keys.filter((key) => !state.has(key)),
     limits,
   );
-}
-
-function nameKeys(keys: readonly string[]): string {
-  const named = keys.slice(0, NAMED_KEYS).map((key) => `'${key}'`);
-  const more = keys.length > NAMED_KEYS ? ` and ${keys.length - NAMED_KEYS} more` : '';
-  return `${named.join(', ')}${more}`;
 }
