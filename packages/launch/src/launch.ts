@@ -155,32 +155,22 @@ function sayAgain({ say, maxRestarts }: LaunchSettings, report: string | undefin
 
 function resultOf(outcome: AttemptOutcome, command: ProgramCommand, restarts: number): LaunchResult {
   const { exits } = outcome;
+  const result = { ok: false, exitCode: 1, restarts, exits, failure: undefined, report: undefined };
   switch (outcome.kind) {
     case 'finished':
-      return { ok: true, exitCode: 0, restarts, exits, failure: undefined, report: undefined };
-    case 'stopped':
-      return {
-        ok: false,
-        exitCode: 128 + constants.signals[outcome.by],
-        restarts,
-        exits,
-        failure: undefined,
-        report: `backwire: the group was stopped by ${outcome.by}`,
-      };
+      return { ...result, ok: true, exitCode: 0 };
+    case 'stopped': {
+      const report = `backwire: the group was stopped by ${outcome.by}`;
+      return { ...result, exitCode: 128 + constants.signals[outcome.by], report };
+    }
     case 'over':
       // What it means is known once the group has ended or another round begins.
-      return { ok: false, exitCode: 1, restarts, exits, failure: undefined, report: outcome.end.why };
+      return { ...result, report: outcome.end.why };
     case 'failed': {
       const { first } = outcome;
       const exitCode = first.signal === null ? (first.code ?? 1) : 128 + constants.signals[first.signal];
-      return {
-        ok: false,
-        exitCode,
-        restarts,
-        exits,
-        failure: first,
-        report: `backwire: ${describeFailure({ command, first, exits, restarts })}`,
-      };
+      const report = `backwire: ${describeFailure({ command, first, exits, restarts })}`;
+      return { ...result, exitCode, failure: first, report };
     }
   }
 }

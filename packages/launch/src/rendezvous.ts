@@ -61,20 +61,8 @@ export interface Refusal {
 
 /** The first host opens the group; its terms are those of all. */
 export function opened(terms: Terms, token: string): Rendezvous {
-  const { membership, least, most, maxRestarts } = terms;
-  const empty = { hosts: [], waiting: [], nextRank: 0, why: '', ok: false, events: [], told: 0 };
-  return {
-    token,
-    membership,
-    least,
-    most,
-    maxRestarts,
-    version: 0,
-    phase: 'gathering',
-    round: 0,
-    restarts: 0,
-    ...empty,
-  };
+  const counts = { version: 0, round: 0, restarts: 0, nextRank: 0, told: 0 };
+  return { ...terms, ...counts, token, phase: 'gathering', hosts: [], waiting: [], events: [], why: '', ok: false };
 }
 
 /** The group with one more host, or why not. Arriving twice changes nothing. */

@@ -47,21 +47,7 @@ function indent(lines: string): string {
 }
 
 function workers(look: GroupLook): Rows {
-  const header = [
-    'name',
-    'id',
-    'state',
-    'pid',
-    'up',
-    'made',
-    'failed',
-    'handled',
-    'open',
-    'handlers',
-    'sent',
-    'received',
-    'memory',
-  ];
+  const header = 'name id state pid up made failed handled open handlers sent received memory'.split(' ');
   return { header, rows: look.workers.map(worker), right: [1, 3, 5, 6, 7, 8, 9, 10, 11, 12] };
 }
 
