@@ -234,11 +234,6 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     await (this.ending ??= new Shutdown(this, this.store, { timeoutMs: 5_000 }, true).run());
   }
 
-  /** Whether shutdown was called. */
-  get isEnding(): boolean {
-    return this.ending !== undefined;
-  }
-
   // ExtensionHost
 
   resolve(to: To): WorkerInfo {
@@ -269,10 +264,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
         label: options.label ?? { kind: 'other' as const, name: '' },
         defaultTimeoutMs: this.caller.defaultTimeoutMs,
       };
-      this.caller.message(this.members.find(to), message, options, form, options.raw ?? false, {
-        resolve: resolve,
-        reject,
-      });
+      this.caller.message(this.members.find(to), message, options, form, options.raw ?? false, { resolve, reject });
     });
   }
 

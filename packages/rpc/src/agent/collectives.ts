@@ -121,15 +121,9 @@ export class Collectives {
     if (name === ARRIVED) this.isServing();
     const stop = watchSilence(agent.logger, (seconds) => this.missingText(name, key, leader, seconds));
     try {
-      return await arrive(
-        agent,
-        leader,
-        [key, everybody ? [] : names, value, combine, options.survive ?? false, timeoutMs, options.tags ?? NO_TAGS],
-        {
-          timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS,
-          signal: options.signal,
-        },
-      );
+      const { survive = false, tags = NO_TAGS, signal } = options;
+      const args: Arguments = [key, everybody ? [] : names, value, combine, survive, timeoutMs, tags];
+      return await ask(agent, leader, ARRIVE, args, { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal });
     } catch (error) {
       throw this.explain(error, leader, options.survive ?? false, timeoutMs);
     } finally {
@@ -479,10 +473,6 @@ systemFunction(MISSING, (key: string): Missing[] => {
 });
 
 /** The call of a member to the one that collects. */
-function arrive(agent: AgentParts, leader: string, args: Arguments, options: CallOptions): Promise<unknown> {
-  return ask(agent, leader, ARRIVE, args, options);
-}
-
 function ask(
   agent: AgentParts,
   leader: string,

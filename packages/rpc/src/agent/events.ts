@@ -1,5 +1,5 @@
 /** @file The listeners of an agent's events. */
-import { nearestName, runAtRoot } from '@backwire/tensor/internal';
+import { nearestName, optionNames, runAtRoot } from '@backwire/tensor/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import type { AgentEvents } from '../base/rpc-agent.ts';
 import { RpcError } from '../base/errors.ts';
@@ -7,15 +7,7 @@ import { MAX_EVENT_LISTENERS } from '../base/limits.ts';
 import { checkSignal } from '../base/options.ts';
 import { warn } from '../base/platform.ts';
 
-const EVENTS: ReadonlySet<string> = new Set<keyof AgentEvents>([
-  'peer-suspect',
-  'peer-down',
-  'peer-joined',
-  'peer-left',
-  'peer-reconnected',
-  'fenced',
-  'error',
-]);
+const EVENTS = optionNames<AgentEvents>()('peer-suspect peer-down peer-joined peer-left peer-reconnected fenced error');
 
 type Listener = (value: never) => void;
 

@@ -80,18 +80,7 @@ const RPC_OPTIONS = optionNames<RpcOptions>()(
 );
 /** What a logger has to have. */
 export const LOGGER_METHODS = ['debug', 'info', 'warn', 'error'] as const satisfies readonly (keyof Logger)[];
-const STORE_METHODS = [
-  'set',
-  'get',
-  'wait',
-  'add',
-  'compareAndSet',
-  'delete',
-  'list',
-  'watch',
-  'lease',
-  'close',
-] as const satisfies readonly (keyof Store)[];
+const STORE_METHODS = [...optionNames<Store>()('set get wait add compareAndSet delete list watch lease close')];
 const FAULT_OPTIONS = optionNames<FaultInjection>()('failFirst delayMs');
 
 /** Refuses what no agent can be told, those parts of it that have names of their own, and what is no store or logger. @throws RpcError, TypeError as `refuseUnknown`. */

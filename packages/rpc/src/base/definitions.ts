@@ -158,14 +158,9 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
   }
   const scope = options.scope ?? false;
   const definition: Definition = {
-    name,
+    ...plainFunction(name, holder, { scope }),
     kind: 'class',
-    body: holder,
-    self: undefined,
     methods: new Set(options.methods),
-    scope,
-    origin: 'program',
-    runs: undefined,
   };
   insert(definition);
   table.byClass.set(ctor, definition);

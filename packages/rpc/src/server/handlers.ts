@@ -27,7 +27,6 @@ export class Handlers implements StreamHost {
   /** Holds back calls that came while this worker stood still. */
   readonly stallGuard: StallGuard;
   private readonly environment: ExtendedEnvironment;
-  private idleWaiters: (() => void)[] = [];
 
   constructor(
     environment: ExtendedEnvironment,
@@ -76,12 +75,6 @@ export class Handlers implements StreamHost {
     if (!counted) return;
     call.counted = true;
     this.active++;
-  }
-
-  /** Resolves when no handler runs and none waits. */
-  idle(): Promise<void> {
-    if (this.active === 0) return Promise.resolve();
-    return new Promise((resolve) => this.idleWaiters.push(resolve));
   }
 
   /** This worker stood still and does not know yet whether it is a member. */
@@ -141,7 +134,6 @@ export class Handlers implements StreamHost {
     }
     this.answers.credit(call);
     this.slots.next();
-    if (this.active === 0 && this.idleWaiters.length > 0) for (const resolve of this.idleWaiters.splice(0)) resolve();
   }
 
   /** Ends a call with a reply that is encoded already. */

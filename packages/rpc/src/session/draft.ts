@@ -32,11 +32,6 @@ export class Draft implements CallFields {
     return this.writer.out;
   }
 
-  /** Whether the frame is being written. */
-  get open(): boolean {
-    return this.writer.open;
-  }
-
   /** @throws when a frame is being written: encoding one must not begin another. */
   begin(writer: FrameWriter, kind: FrameKind, credit: boolean): void {
     if (this.writer.open) throw new Error('invariant: a frame is open');
