@@ -1,6 +1,6 @@
 /** @file Between errors and the failures that pass messages carry. */
 import { RemoteError, RpcError, rpcInfo, WorkerInfo } from '@backwire/rpc';
-import { bareText, errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
+import { attempt, bareText, errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
 import { ContextRefused } from './protocol/context.ts';
 import { classOf } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
@@ -40,19 +40,15 @@ export function errorOf(failure: Failure): Error {
 
 /** The worker that a failure is about; undefined when what came names none. */
 function peerOf({ peer }: Failure): WorkerInfo | undefined {
-  try {
-    return peer === undefined ? undefined : new WorkerInfo(peer.name, peer.id);
-  } catch {
-    return undefined; // the failure counts, whatever else was wrong with its message
-  }
+  // The failure counts, whatever else was wrong with its message.
+  return attempt(() => (peer === undefined ? undefined : new WorkerInfo(peer.name, peer.id)));
 }
 
 function rebuild({ name, text, cause }: Failure): Error | undefined {
   const ctor = errorTypeOf(name);
   if (ctor === undefined) return undefined;
-  try {
-    return Object.defineProperty(new ctor(text), 'cause', { value: cause, writable: true, configurable: true });
-  } catch {
-    return undefined; // a class of the program that wants more than a text
-  }
+  // A class of the program may want more than a text.
+  return attempt(() =>
+    Object.defineProperty(new ctor(text), 'cause', { value: cause, writable: true, configurable: true }),
+  );
 }

@@ -1,4 +1,5 @@
 /** @file What there is to see of a worker's RRefs: what it owns that others hold, and what it holds. */
+import { attempt } from '@backwire/rpc/internal';
 import type { CreationSites } from './creation-sites.ts';
 import type { MemberDirectory } from './members.ts';
 import type { OwnedValue } from './owner/owned-value.ts';
@@ -71,9 +72,5 @@ export function lookAt(
 /** The type of a value, as far as there is one. */
 function typeOf(owned: OwnedValue | undefined): string {
   if (owned?.settled !== true) return 'unknown';
-  try {
-    return typeNameOf(owned.now());
-  } catch {
-    return 'failed';
-  }
+  return attempt(() => typeNameOf(owned.now())) ?? 'failed';
 }

@@ -44,27 +44,31 @@ const CHECK_MS = 500;
  */
 const ATTENDED_LINKS = 32;
 
-interface Peer {
+class Peer {
   heardAt: number;
   /** Bytes of a message came that is not complete, since the last tick. */
-  receiving: boolean;
-  pingedAt: number;
+  receiving = false;
+  pingedAt = -Infinity;
   /** A ping is not answered yet. */
-  asked: boolean;
+  asked = false;
   /** Nothing waits on it, and it is not asked: its silence says nothing. */
-  resting: boolean;
-  inquiredAt: number;
+  resting = false;
+  inquiredAt = -Infinity;
   /** When the link broke; undefined while it is up. */
   lostAt: number | undefined;
   refusedAt: number | undefined;
-  suspect: boolean;
-  accused: boolean;
-  lease: 'unknown' | 'alive' | 'gone';
-  busyMs: number;
+  suspect = false;
+  accused = false;
+  lease: 'unknown' | 'alive' | 'gone' = 'unknown';
+  busyMs = 0;
   /** When its process was found last; it may stand still. */
-  thereAt: number;
+  thereAt = -Infinity;
   /** When it was last known to stand still. */
-  stoodAt: number;
+  stoodAt = -Infinity;
+
+  constructor(now: number) {
+    this.heardAt = now;
+  }
 }
 
 /**
@@ -86,7 +90,7 @@ export class LivenessPolicy<P> {
 
   /** A peer whose link is up. */
   track(peer: P, now: number): void {
-    if (!this.peers.has(peer)) this.peers.set(peer, fresh(now));
+    if (!this.peers.has(peer)) this.peers.set(peer, new Peer(now));
   }
 
   forget(peer: P): void {
@@ -290,23 +294,4 @@ export class LivenessPolicy<P> {
     effects.push({ type: 'accuse', peer, evidence, certain });
     return effects;
   }
-}
-
-function fresh(now: number): Peer {
-  return {
-    heardAt: now,
-    receiving: false,
-    pingedAt: -Infinity,
-    asked: false,
-    resting: false,
-    inquiredAt: -Infinity,
-    lostAt: undefined,
-    refusedAt: undefined,
-    suspect: false,
-    accused: false,
-    lease: 'unknown',
-    busyMs: 0,
-    thereAt: -Infinity,
-    stoodAt: -Infinity,
-  };
 }

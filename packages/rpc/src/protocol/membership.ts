@@ -1,5 +1,6 @@
 /** @file The view of a group: who belongs to it at which epoch, and what a change of it means. */
 
+import { attempt } from '../base/attempt.ts';
 import { isWorkerId, isWorkerName } from '../base/worker-info.ts';
 
 /** A worker in one of its lives, as the store keeps it. */
@@ -333,12 +334,8 @@ export function encodeView(view: View): Uint8Array {
 
 /** Reads a view; undefined when the bytes are none (another program's key, a broken store). */
 export function decodeView(bytes: Uint8Array): View | undefined {
-  try {
-    const plain: unknown = JSON.parse(decoder.decode(bytes));
-    return isView(plain) ? plain : undefined;
-  } catch {
-    return undefined;
-  }
+  const plain = attempt((): unknown => JSON.parse(decoder.decode(bytes)));
+  return isView(plain) ? plain : undefined;
 }
 
 function isView(value: unknown): value is View {

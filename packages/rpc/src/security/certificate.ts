@@ -1,5 +1,6 @@
 /** @file Whom a certificate names. */
 import type { X509Certificate } from 'node:crypto';
+import { attempt } from '../base/attempt.ts';
 import { RpcError } from '../base/errors.ts';
 import type { Protection } from './protection.ts';
 
@@ -8,13 +9,9 @@ import type { Protection } from './protection.ts';
  * contains 'DNS:w1'), the common name, wildcards.
  */
 export function carriesName(certificate: X509Certificate, name: string): boolean {
-  try {
-    // OpenSSL compares parsed names; the text of them that Node prints was not always free of ambiguity. It ignores case and takes a
-    // leading dot for any subdomain, but says what it has found.
-    return certificate.checkHost(name, EXACT) === name;
-  } catch {
-    return false; // no name at all: one with a zero byte
-  }
+  // OpenSSL compares parsed names; the text of them that Node prints was not always free of ambiguity. It ignores case and takes a
+  // leading dot for any subdomain, but says what it has found. It throws for what is no name at all: one with a zero byte.
+  return attempt(() => certificate.checkHost(name, EXACT)) === name;
 }
 
 const EXACT = { subject: 'never', wildcards: false, partialWildcards: false } as const;

@@ -1,5 +1,6 @@
 /** @file Failures on the wire: what a handler threw and what the system says, and how the caller gets them back. */
 import { decodeProto, encodeProto, errorProto } from '@backwire/wire/internal';
+import { attempt } from '../base/attempt.ts';
 import { detailsOf, rebuildWithDetails } from './error-details.ts';
 import {
   addProperties,
@@ -80,20 +81,15 @@ function describe(thrown: unknown, room: Room, maxText: number, seen: Set<unknow
 
 /** The cause of an error, unless it was there already or there are too many. */
 function causeOf(error: Error, seen: ReadonlySet<unknown>): unknown {
-  try {
+  return attempt(() => {
     const { cause } = error;
     return seen.has(cause) || seen.size > MAX_ERROR_CAUSES ? undefined : cause;
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 function asError(thrown: unknown): Error | undefined {
-  try {
-    return thrown instanceof Error ? thrown : undefined;
-  } catch {
-    return undefined; // a proxy that does not say what it is
-  }
+  // A proxy may not say what it is.
+  return attempt(() => (thrown instanceof Error ? thrown : undefined));
 }
 
 /** The text of a field that may be missing, may be no text, or may throw. */
@@ -181,16 +177,14 @@ function rebuild(
   cause: RemoteError | undefined,
 ): Error | undefined {
   const ctor = errorTypeOf(name);
-  try {
+  return attempt(() => {
     const error = ctor === undefined ? rebuildWithDetails(name, message, details) : new ctor(message);
     if (error === undefined) return undefined;
     addProperties(error, properties, () => false);
     if (cause !== undefined)
       Object.defineProperty(error, 'cause', { value: cause, writable: true, configurable: true });
     return error;
-  } catch {
-    return undefined;
-  }
+  });
 }
 
 /** `error.name` is inherited unless a class sets it; the class's own name says more. */

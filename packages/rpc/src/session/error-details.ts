@@ -1,5 +1,6 @@
 /** @file What two standard classes of errors keep beside their message: the errors of an AggregateError, the name of a DOMException. */
 import { decodeValue, encodeValue } from '@backwire/wire';
+import { attempt } from '../base/attempt.ts';
 import { MAX_ERROR_DETAILS, MAX_ERRORS_INSIDE } from '../base/limits.ts';
 
 /** Not everywhere: an agent may run where there is no DOMException. */
@@ -60,9 +61,5 @@ function encodeDetails(value: unknown): Uint8Array {
 
 function decodeDetails(bytes: Uint8Array): unknown {
   if (bytes.length === 0 || bytes.length > MAX_ERROR_DETAILS) return undefined;
-  try {
-    return decodeValue(bytes, []);
-  } catch {
-    return undefined;
-  }
+  return attempt(() => decodeValue(bytes, []));
 }

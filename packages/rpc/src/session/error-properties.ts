@@ -2,6 +2,7 @@
 import type { Tensor } from '@backwire/tensor';
 import { decodeValue } from '@backwire/wire';
 import { ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec } from '@backwire/wire/internal';
+import { attempt } from '../base/attempt.ts';
 import { MAX_ERROR_DETAILS, MAX_ERROR_PROPERTIES, MAX_PROPERTY_VALUES, MAX_THROWN_TEXT } from '../base/limits.ts';
 
 /** What an error brings along, by name. */
@@ -53,13 +54,9 @@ export function propertiesOf(
 /** What a peer sent of an error's properties, checked: no name that errors give a meaning to, but `name` and `cause`. */
 export function readProperties(bytes: Uint8Array): ErrorProperties {
   if (bytes.length === 0 || bytes.length > 2 * MAX_ERROR_DETAILS) return NONE;
-  try {
-    const found = decodeValue(bytes, []);
-    if (typeof found !== 'object' || found === null || Array.isArray(found)) return NONE;
-    return Object.fromEntries(Object.entries(found).filter(([name]) => name === 'cause' || !isReserved(name)));
-  } catch {
-    return NONE;
-  }
+  const found = attempt(() => decodeValue(bytes, []));
+  if (typeof found !== 'object' || found === null || Array.isArray(found)) return NONE;
+  return Object.fromEntries(Object.entries(found).filter(([name]) => name === 'cause' || !isReserved(name)));
 }
 
 /** Puts the properties on an error that was made again; `spare` names those that have a meaning on it already. */
@@ -104,11 +101,7 @@ function isReserved(name: string): boolean {
 const RESERVED: ReadonlySet<string> = new Set(['message', 'stack', 'cause', 'errors', 'then', 'toJSON']);
 
 function namesOf(thrown: object): readonly string[] {
-  try {
-    return Object.keys(thrown);
-  } catch {
-    return [];
-  }
+  return attempt(() => Object.keys(thrown)) ?? [];
 }
 
 function readOf(thrown: object, name: string): unknown {
@@ -121,11 +114,9 @@ function readOf(thrown: object, name: string): unknown {
 
 function encode(value: unknown): Uint8Array | undefined {
   const tensors: Tensor[] = [];
-  try {
+  return attempt(() => {
     const out = new ByteWriter();
     codec.write(out, value, tensors, undefined);
     return tensors.length > 0 ? undefined : out.finish();
-  } catch {
-    return undefined;
-  }
+  });
 }
