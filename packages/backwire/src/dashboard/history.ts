@@ -197,6 +197,15 @@ function failures(calls: readonly CallSnapshot[]): Note[] {
   );
 }
 
+/** What has happened to a worker that is now in a state, and was in another. */
+const CHANGES: Readonly<Record<WorkerLook['state'], readonly [kind: Note['kind'], text: string]>> = {
+  up: ['change', 'answers again'],
+  silent: ['lost', 'does not answer'],
+  dead: ['lost', 'died'],
+  left: ['change', 'left'],
+};
+const JOINED = ['change', 'joined'] as const;
+
 /** Workers that came, went, fell silent or answer again. */
 function changes(before: GroupLook | undefined, look: GroupLook): Note[] {
   if (before === undefined) return [];
@@ -204,17 +213,8 @@ function changes(before: GroupLook | undefined, look: GroupLook): Note[] {
   return look.workers.flatMap(({ name, incarnation, state }): Note[] => {
     const was = earlier.get(`${name}#${incarnation}`);
     if (was === state) return [];
-    const { at } = look;
-    switch (state) {
-      case 'up':
-        return [{ at, kind: 'change', text: was === undefined ? `${name} joined` : `${name} answers again` }];
-      case 'silent':
-        return [{ at, kind: 'lost', text: `${name} does not answer` }];
-      case 'dead':
-        return [{ at, kind: 'lost', text: `${name} died` }];
-      case 'left':
-        return [{ at, kind: 'change', text: `${name} left` }];
-    }
+    const [kind, text] = state === 'up' && was === undefined ? JOINED : CHANGES[state];
+    return [{ at: look.at, kind, text: `${name} ${text}` }];
   });
 }
 

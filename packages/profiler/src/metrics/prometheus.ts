@@ -35,20 +35,8 @@ export function prometheusText(input: PrometheusInput): string {
     metric(out, name, kind, `${help}, by peer.`, samples);
   }
   extensions(out, base, metrics.extensions);
-  histograms(
-    out,
-    'rpc_client_call_duration_seconds',
-    'How long calls take, as their caller sees it.',
-    base,
-    input.client,
-  );
-  histograms(
-    out,
-    'rpc_server_call_duration_seconds',
-    'How long calls take from their arrival to the end of their handler.',
-    base,
-    input.server,
-  );
+  histograms(out, base, 'client', 'calls take, as their caller sees it', input.client);
+  histograms(out, base, 'server', 'calls take from their arrival to the end of their handler', input.server);
   return `${out.join('\n')}\n`;
 }
 
@@ -62,9 +50,10 @@ function extensions(out: string[], base: Labels, numbers: Readonly<Record<string
   metric(out, 'extension', 'gauge', 'Other numbers of extensions.', others);
 }
 
-function histograms(out: string[], name: string, help: string, base: Labels, all: readonly Histogram[]): void {
+function histograms(out: string[], base: Labels, side: string, what: string, all: readonly Histogram[]): void {
   if (all.length === 0) return;
-  out.push(`# HELP ${name} ${help}`, `# TYPE ${name} histogram`);
+  const name = `rpc_${side}_call_duration_seconds`;
+  out.push(`# HELP ${name} How long ${what}.`, `# TYPE ${name} histogram`);
   for (const { method, error, counts, count, sumSeconds } of all) {
     const labels = {
       ...base,

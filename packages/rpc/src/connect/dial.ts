@@ -109,10 +109,10 @@ export function leavesHost(endpoint: string): boolean {
 }
 
 /** Only the best transport that both ends can use, so that a refusal means what it says; others only where it cannot be used at all. */
-function* ways(
+export function* ways(
   member: ViewMember,
   transports: readonly Transport[],
-): Generator<{ transport: Transport; endpoint: string }> {
+): Generator<{ readonly transport: Transport; readonly endpoint: string }> {
   for (const transport of transports) {
     const found = member.endpoints.find(
       (endpoint) => endpoint.transport === transport.name && endpoint.domain === transport.domain,

@@ -1,7 +1,8 @@
 /** @file Looks at a whole group from outside, without becoming part of it. */
 import { RpcError } from '../base/errors.ts';
 import type { Security } from '../base/options.ts';
-import type { View, ViewMember } from '../protocol/membership.ts';
+import { ways } from '../connect/dial.ts';
+import { lifeOf, type View, type ViewMember } from '../protocol/membership.ts';
 import { resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
 import type { Store } from '../stores/store.ts';
 import { createTransports } from '../transports/select.ts';
@@ -9,7 +10,7 @@ import type { Transport } from '../transports/transport.ts';
 import { ANSWER_TIMEOUT_MS } from './limits.ts';
 import type { WorkerReport } from './report.ts';
 import { storeSource, type ViewSource } from './view-source.ts';
-import { Visit, waysTo, type Reply, type VisitOptions } from './visit.ts';
+import { Visit, type Reply, type VisitOptions } from './visit.ts';
 
 export interface InspectorOptions {
   /**
@@ -149,7 +150,7 @@ export class Inspector {
   private async visit(member: ViewMember, recent: boolean): Promise<WorkerLook> {
     const { name, id, incarnation, pid, host } = member;
     const about = { name, id, incarnation, pid, host };
-    const key = keyOf(member);
+    const key = lifeOf(member);
     let place = this.places.get(key);
     if (place === undefined) this.places.set(key, (place = { visit: undefined, seen: 0 }));
     try {
@@ -170,12 +171,12 @@ export class Inspector {
   private async dial(member: ViewMember): Promise<Visit> {
     const { group, security, timeoutMs } = this;
     let failure: unknown;
-    for (const { transport, address } of waysTo(member, this.transports)) {
+    for (const { transport, endpoint } of ways(member, this.transports)) {
       try {
-        const visit = await Visit.open(transport, address, { group, security, timeoutMs });
-        if (visit.claim === keyOf(member)) return visit;
+        const visit = await Visit.open(transport, endpoint, { group, security, timeoutMs });
+        if (visit.claim === lifeOf(member)) return visit;
         visit.close();
-        failure = new RpcError('unavailable', `another worker listens at ${address}`);
+        failure = new RpcError('unavailable', `another worker listens at ${endpoint}`);
       } catch (error) {
         failure = error;
       }
@@ -184,17 +185,13 @@ export class Inspector {
   }
 
   private forget(view: View): void {
-    const members = new Set(view.members.map(keyOf));
+    const members = new Set(view.members.map(lifeOf));
     for (const [key, { visit }] of this.places) {
       if (members.has(key)) continue;
       visit?.close();
       this.places.delete(key);
     }
   }
-}
-
-function keyOf({ name, incarnation }: { readonly name: string; readonly incarnation: number }): string {
-  return `${name}#${incarnation}`;
 }
 
 type How = Omit<VisitOptions, 'group'>;

@@ -105,15 +105,3 @@ export class Visit {
     for (const waiter of this.waiting.splice(0)) waiter.reject(this.over);
   }
 }
-
-/** Where a member listens that this process can reach, best first. */
-export function waysTo(
-  member: ViewMember,
-  transports: readonly Transport[],
-): { readonly transport: Transport; readonly address: string }[] {
-  return transports.flatMap((transport) =>
-    member.endpoints
-      .filter(({ transport: name, domain }) => name === transport.name && domain === transport.domain)
-      .map(({ address }) => ({ transport, address })),
-  );
-}
