@@ -1,6 +1,5 @@
 /** @file Events of the same name added up, and the table of them. */
-import { RpcError } from '@backwire/rpc';
-import { optionNames, refuseUnknown, show } from '@backwire/rpc/internal';
+import { invalidArgument, optionNames, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { RecordedEvent } from './events.ts';
 import { MAX_EVENTS, MAX_EVENTS_PER_REPLY } from './limits.ts';
 
@@ -59,7 +58,7 @@ export class Summary {
     const { sortBy = 'total', limit = Infinity } = options;
     checkChoice('sortBy', sortBy, Object.keys(ORDERS));
     if (limit !== Infinity && (!Number.isInteger(limit) || limit < 0))
-      throw invalid(`limit is a whole number of rows from 0 on, got ${show(limit)}: leave it out for all rows`);
+      throw invalidArgument(`limit is a whole number of rows from 0 on, got ${show(limit)}: leave it out for all rows`);
     const measure = ORDERS[sortBy];
     const rows = [...this.rows].sort((a, b) => measure(b) - measure(a)).slice(0, limit);
     const wholeSelf = this.rows.reduce((sum, { selfUs }) => sum + selfUs, 0);
@@ -98,11 +97,7 @@ function missing(dropped: number): string {
 
 function checkChoice(name: string, value: unknown, choices: readonly string[]): void {
   if (choices.includes(value as string)) return;
-  throw invalid(`${name} is one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${show(value)}`);
-}
-
-function invalid(text: string): RpcError {
-  return new RpcError('invalid-argument', text);
+  throw invalidArgument(`${name} is one of ${choices.map((choice) => `'${choice}'`).join(', ')}, got ${show(value)}`);
 }
 
 /** '12.300us', '1.234ms', '2.000s'. */

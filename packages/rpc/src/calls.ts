@@ -5,7 +5,7 @@ import type { RpcAgent } from './base/rpc-agent.ts';
 import type { CallingAgent } from './agent/calling-agent.ts';
 import { agentOf, wholeAgentOf } from './agent/current-agent.ts';
 import { nameOf, type AnyFn, type Callable } from './base/definitions.ts';
-import { RpcError } from './base/errors.ts';
+import { invalidArgument, RpcError } from './base/errors.ts';
 import type { CallLabel } from './extensions/extension.ts';
 import { InboundCall, type CallContext } from './server/inbound-call.ts';
 import { MAX_HIGH_WATER_ITEMS } from './base/limits.ts';
@@ -268,7 +268,7 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
     (a, b) => agent.members.find(a).worker.id - agent.members.find(b).worker.id,
   );
   const rank = names.indexOf(agent.name);
-  if (rank < 0) throw new RpcError('invalid-argument', `worker '${agent.name}' is not in the group`);
+  if (rank < 0) throw invalidArgument(`worker '${agent.name}' is not in the group`);
   type Options = {
     timeoutMs?: number | undefined;
     signal?: AbortSignal | undefined;

@@ -3,6 +3,7 @@ export {
   bareText,
   errorTypeOf,
   InvariantError,
+  invalidArgument,
   RPC_ERROR_CODES,
   isRpcErrorCode,
   type Executed,

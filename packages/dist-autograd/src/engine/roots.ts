@@ -1,5 +1,5 @@
 /** @file What may be a root of a distributed backward pass, in PyTorch's words. */
-import { RpcError } from '@backwire/rpc';
+import { invalidArgument } from '@backwire/rpc/internal';
 import { DisposedError, Tensor } from '@backwire/tensor';
 import { kindOf } from '@backwire/tensor/internal';
 
@@ -13,28 +13,23 @@ export function checkRoots(roots: unknown): asserts roots is readonly Tensor[] {
       `backward(): incompatible function arguments: roots must be a list of tensors, as in backward(id, [loss]); got ${kindOf(roots)}`,
     );
   const list = roots as readonly unknown[];
-  if (list.length === 0) throw invalid('No tensors provided for gradient computation.');
+  if (list.length === 0) throw invalidArgument('No tensors provided for gradient computation.');
   for (const [i, root] of list.entries()) {
     if (!(root instanceof Tensor))
       throw new TypeError(
         `backward(): incompatible function arguments: root ${i} is not a tensor, got ${kindOf(root)}`,
       );
     if (root.disposed) throw new DisposedError(`root ${i} was disposed`);
-    if (!root.requiresGrad) throw invalid(`requires_grad not set on root ${i}`);
-    if (root.size !== 1) throw invalid(`root ${i} is not a scalar, all roots need to be scalar`);
-    if (root.gradFn === null) throw invalid(`root ${i} does not have a valid gradient function.`);
+    if (!root.requiresGrad) throw invalidArgument(`requires_grad not set on root ${i}`);
+    if (root.size !== 1) throw invalidArgument(`root ${i} is not a scalar, all roots need to be scalar`);
+    if (root.gradFn === null) throw invalidArgument(`root ${i} does not have a valid gradient function.`);
   }
-}
-
-function invalid(text: string): RpcError {
-  return new RpcError('invalid-argument', text);
 }
 
 /** @throws RpcError 'invalid-argument' for a mode that there is not: programs without types may have misspelt it. */
 export function checkMode(mode: unknown): void {
   if (mode === undefined || mode === 'smart' || mode === 'fast') return;
-  throw new RpcError(
-    'invalid-argument',
+  throw invalidArgument(
     `the mode of a backward pass is 'smart' or 'fast', got ${typeof mode === 'string' ? mode : typeof mode}`,
   );
 }

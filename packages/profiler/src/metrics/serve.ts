@@ -1,7 +1,7 @@
 /** @file The metrics of an agent: as text, and over HTTP for Prometheus. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import { optionNames, refuseUnknown, type AgentMetrics, type Observers } from '@backwire/rpc/internal';
+import { optionNames, refuseUnknown, type AgentMetrics, type Observers, invalidArgument } from '@backwire/rpc/internal';
 import { CallHistograms } from './call-histograms.ts';
 import { PROMETHEUS_TYPE, prometheusText } from './prometheus.ts';
 
@@ -70,10 +70,7 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
   refuseUnknown(options, OPTIONS, 'serveMetrics()');
   const { port = 9464, host = '127.0.0.1', agent = currentAgent() } = options;
   if (!Number.isInteger(port) || port < 0 || port > 65_535)
-    throw new RpcError(
-      'invalid-argument',
-      `serveMetrics(): port is a whole number from 0 to 65535, got ${String(port)}`,
-    );
+    throw invalidArgument(`serveMetrics(): port is a whole number from 0 to 65535, got ${String(port)}`);
   const http = globalThis.process?.getBuiltinModule?.('node:http');
   if (http === undefined) throw new RpcError('failed-precondition', 'there is no HTTP server here; use metricsText()');
   measureCalls(agent);

@@ -2,7 +2,7 @@
 import { Tensor } from '@backwire/tensor';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { systemFunction } from '../base/definitions.ts';
-import { RpcError, rpcInfo } from '../base/errors.ts';
+import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
 import { timedOut } from '../client/call-errors.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
@@ -114,7 +114,7 @@ export class Collectives {
     const others = this.others(options.survive ?? false);
     const names = [...new Set(options.workers ?? [agent.name, ...others])].sort();
     if (!names.includes(agent.name))
-      throw new RpcError('invalid-argument', `worker '${agent.name}' is not among the workers of this collective`);
+      throw invalidArgument(`worker '${agent.name}' is not among the workers of this collective`);
     const timeoutMs = options.timeoutMs === undefined ? 0 : checkTimeoutMs(options.timeoutMs);
     const leader = names[0] as string;
     const key = meetingKey(name, everybody ? [] : names);

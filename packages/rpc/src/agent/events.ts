@@ -2,7 +2,7 @@
 import { nearestName, optionNames, runAtRoot } from '@backwire/tensor/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import type { AgentEvents } from '../base/rpc-agent.ts';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { MAX_EVENT_LISTENERS } from '../base/limits.ts';
 import { checkSignal } from '../base/options.ts';
 import { warn } from '../base/platform.ts';
@@ -14,7 +14,7 @@ type Listener = (value: never) => void;
 function unknownEvent(name: string): RpcError {
   const near = nearestName(name, EVENTS);
   const advice = near === undefined ? `there are ${[...EVENTS].join(', ')}` : `did you mean '${near}'?`;
-  return new RpcError('invalid-argument', `no event is named '${name}'; ${advice}`);
+  return invalidArgument(`no event is named '${name}'; ${advice}`);
 }
 
 export class EventHub {

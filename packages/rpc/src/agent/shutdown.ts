@@ -5,7 +5,7 @@ import type { Collectives } from './collectives.ts';
 import { forgetDefault } from './default-agent.ts';
 import type { Settings } from './settings.ts';
 import type { Listener } from '../transports/transport.ts';
-import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
+import { bareText, invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
 import type { Group } from '../membership/group.ts';
 import { optionNames } from '@backwire/tensor/internal';
 import { sleep, within } from '../base/within.ts';
@@ -60,7 +60,7 @@ export class Shutdown {
     this.graceful = options.graceful ?? true;
     this.onLeak = options.onLeak ?? 'warn';
     if (this.onLeak !== 'warn' && this.onLeak !== 'throw')
-      throw new RpcError('invalid-argument', `onLeak is 'warn' or 'throw', got ${String(this.onLeak)}`);
+      throw invalidArgument(`onLeak is 'warn' or 'throw', got ${String(this.onLeak)}`);
     this.timeoutMs = checkTimeoutMs(options.timeoutMs ?? 0);
     this.deadline = this.timeoutMs === 0 ? Infinity : performance.now() + this.timeoutMs;
     this.alone = alone || agent.settings.size === undefined;

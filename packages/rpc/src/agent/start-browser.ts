@@ -1,7 +1,7 @@
 /** @file Starts agents in browsers: members of a group that dial the others by WebSocket and are dialled by nobody. */
 import type { RpcAgent } from '../base/rpc-agent.ts';
 import { becomeDefault } from './default-agent.ts';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { inLoop } from '../liveness/keep-alive.ts';
 import type { Security } from '../base/options.ts';
@@ -32,8 +32,7 @@ const BROWSER: Surroundings = {
     const { bare, prefix, ws } = splitAddress(given ?? '');
     const endpoint = /^wss?:/.test(bare) ? bare : ws;
     if (endpoint === undefined) {
-      throw new RpcError(
-        'invalid-argument',
+      throw invalidArgument(
         `a browser reaches the store at 'ws://host:port/backwire', or by an address that says where ('…?ws=…'); got ${given ?? 'none'}. BACKWIRE_STORE_WS makes whoever serves the store serve browsers`,
       );
     }
@@ -67,13 +66,10 @@ function security(given: Security | undefined): ResolvedSecurity {
     const keys = typeof secret === 'string' ? keysOf(secret, 'security.secret') : ([keyOf(secret)] as const);
     return { ...base, mode: 'hmac', keys };
   }
-  throw new RpcError(
-    'invalid-argument',
-    "in a browser, security is { mode: 'hmac', secret } or { mode: 'none', iUnderstand: true }",
-  );
+  throw invalidArgument("in a browser, security is { mode: 'hmac', secret } or { mode: 'none', iUnderstand: true }");
 }
 
 function transportOf(name: string, group: string, keys: ResolvedSecurity['keys']): Transport {
   if (name === 'ws') return webSocketClientTransport({ group, keys });
-  throw new RpcError('invalid-argument', `a browser has the transport 'ws' alone, not '${name}'`);
+  throw invalidArgument(`a browser has the transport 'ws' alone, not '${name}'`);
 }

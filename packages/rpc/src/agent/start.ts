@@ -3,7 +3,7 @@ import { Agent } from './agent.ts';
 import type { RpcAgent, ShutdownOptions } from '../base/rpc-agent.ts';
 import { agentOf } from './current-agent.ts';
 import { DeviceMaps } from '../base/device-maps.ts';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument } from '../base/errors.ts';
 import { Group, type GroupOptions } from '../membership/group.ts';
 import { joinedText, sizeText } from '../membership/join-errors.ts';
 import type { View } from '../protocol/membership.ts';
@@ -260,15 +260,15 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
         : Number.isNaN(worldSize) && env['WORLD_SIZE'] === undefined
           ? ": WORLD_SIZE is missing; 'backwire run' sets it: npx backwire run --nproc-per-node 2 program.ts"
           : '';
-    throw new RpcError('invalid-argument', `worldSize must be a positive whole number, got ${worldSize}${why}`);
+    throw invalidArgument(`worldSize must be a positive whole number, got ${worldSize}${why}`);
   }
   if (membership === 'static' && worldSize === undefined)
-    throw new RpcError('invalid-argument', "membership 'static' needs a worldSize");
+    throw invalidArgument("membership 'static' needs a worldSize");
   if (membership === 'static' && rank !== undefined && worldSize !== undefined && rank >= worldSize) {
-    throw new RpcError('invalid-argument', `rank ${rank} is not below worldSize ${worldSize}`);
+    throw invalidArgument(`rank ${rank} is not below worldSize ${worldSize}`);
   }
   if (membership !== 'static' && membership !== 'dynamic') {
-    throw new RpcError('invalid-argument', `membership is 'static' or 'dynamic', got ${String(membership)}`);
+    throw invalidArgument(`membership is 'static' or 'dynamic', got ${String(membership)}`);
   }
   checkLists(options);
   for (const name of ['builtins', 'callSites'] as const)
@@ -279,7 +279,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   checkWorkerName(group, 'Group name');
   const maxConcurrentCalls = options.maxConcurrentCalls ?? DEFAULT_CONCURRENT_CALLS;
   if (!Number.isInteger(maxConcurrentCalls) || maxConcurrentCalls < 1) {
-    throw new RpcError('invalid-argument', `maxConcurrentCalls must be positive, got ${maxConcurrentCalls}`);
+    throw invalidArgument(`maxConcurrentCalls must be positive, got ${maxConcurrentCalls}`);
   }
   const logger = options.logger ?? consoleLogger(name);
   const limits = fillNumbers(DEFAULT_LIMITS, options.limits, 'limits');
@@ -337,7 +337,7 @@ function checkLists(options: RpcOptions): void {
   const extensions = new Set<string>();
   for (const each of options.extensions ?? []) {
     checkMethods(each, ['attach'], 'an element of extensions', 'what rrefs() and the like return');
-    if (extensions.has(each.name)) throw new RpcError('invalid-argument', `two extensions are named '${each.name}'`);
+    if (extensions.has(each.name)) throw invalidArgument(`two extensions are named '${each.name}'`);
     extensions.add(each.name);
   }
   if (Array.isArray(options.serve)) for (const each of options.serve as readonly unknown[]) checkServed(each);
@@ -350,7 +350,7 @@ function checkServed(given: unknown): void {
 
 function numberOf(text: string | undefined, name: string): number | undefined {
   if (text === undefined || text === '') return undefined;
-  if (!/^\d{1,9}$/.test(text)) throw new RpcError('invalid-argument', `${name} is not a number: '${text}'`);
+  if (!/^\d{1,9}$/.test(text)) throw invalidArgument(`${name} is not a number: '${text}'`);
   return Number(text);
 }
 

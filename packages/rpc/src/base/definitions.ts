@@ -2,7 +2,7 @@
 import { rpcName, type Named } from '@backwire/tensor';
 import { nearestName } from '@backwire/tensor/internal';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
-import { RpcError } from './errors.ts';
+import { invalidArgument, RpcError } from './errors.ts';
 import { refuseUnknown, show } from './options.ts';
 
 // `any`: only it lets every function and class be given.
@@ -145,16 +145,12 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
   checkPublished(name, options);
   for (const method of options.methods) {
     if (HIDDEN.has(method) || method.startsWith('_')) {
-      throw new RpcError(
-        'invalid-argument',
+      throw invalidArgument(
         `method '${method}' of class '${name}' cannot be called from elsewhere: proxies have no method of that name`,
       );
     }
     if (!isMethod(ctor.prototype as object, method))
-      throw new RpcError(
-        'invalid-argument',
-        `class '${name}' has no method '${method}'${meant(method, methodsOf(holder))}`,
-      );
+      throw invalidArgument(`class '${name}' has no method '${method}'${meant(method, methodsOf(holder))}`);
   }
   const scope = options.scope ?? false;
   const definition: Definition = {
@@ -167,8 +163,7 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
   for (const method of options.statics ?? []) {
     const body = Object.hasOwn(holder, method) ? holder[method] : undefined;
     if (typeof body !== 'function')
-      throw new RpcError(
-        'invalid-argument',
+      throw invalidArgument(
         `class '${name}' has no static method '${method}'${meant(method, Object.getOwnPropertyNames(holder))}`,
       );
     define(body as AnyFn, plainFunction(`${name}.${method}`, body as AnyFn, { self: ctor, scope }));
@@ -184,8 +179,7 @@ function checkPublished(name: string, options: unknown): void {
   const wrong = [methods, statics ?? []].find((list) => !Array.isArray(list));
   if (options === undefined || wrong !== undefined || methods === undefined) {
     const given = wrong === undefined ? 'none were given' : `got ${typeof wrong}`;
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       `rpcClass() needs the methods of '${name}' that peers may call, ${given}: rpcClass(${name}, { methods: ['forward'] }); [] publishes none`,
     );
   }
@@ -228,7 +222,7 @@ export function nameOf(value: unknown): string {
   const name = typeof value === 'function' ? (value as Partial<Named>)[rpcName] : undefined;
   if (typeof name === 'string' && Object.hasOwn(value as AnyFn, rpcName)) return name;
   if (typeof value !== 'function') throw new TypeError(notCallable(value));
-  throw new RpcError('invalid-argument', namelessText(value as AnyFn, name));
+  throw invalidArgument(namelessText(value as AnyFn, name));
 }
 
 /** PyTorch's words for what is no function, and how one is called that is known by its name only. */
@@ -370,8 +364,7 @@ function describe(body: AnyFn): string {
 
 function checkName(name: unknown): string {
   if (typeof name === 'string' && name.length > 0 && name.length <= MAX_NAME_LENGTH) return name;
-  throw new RpcError(
-    'invalid-argument',
+  throw invalidArgument(
     `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${show(name)}${typeof name === 'function' ? ": rpcFunction('name', fn)" : ''}`,
   );
 }

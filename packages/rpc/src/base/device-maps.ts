@@ -2,7 +2,7 @@
 import type { Device } from '@backwire/tensor';
 import { isDeviceName } from '@backwire/tensor/internal';
 import { MAX_DEVICE_MAP } from '@backwire/wire/internal';
-import { RpcError } from './errors.ts';
+import { invalidArgument } from './errors.ts';
 import { show } from './options.ts';
 
 type Maps = Readonly<Record<string, Readonly<Record<string, string>>>>;
@@ -28,15 +28,12 @@ export class DeviceMaps {
       const used = new Map<string, string>();
       for (const [from, to] of Object.entries(map)) {
         if (!isDeviceName(from) || !isDeviceName(to)) {
-          throw new RpcError(
-            'invalid-argument',
-            `deviceMaps: '${from}' to '${to}' for '${peer}' is not between devices`,
-          );
+          throw invalidArgument(`deviceMaps: '${from}' to '${to}' for '${peer}' is not between devices`);
         }
         const other = used.get(to);
         if (other !== undefined) {
           const text = `\`device_map\` only supports 1-to-1 mapping, trying to map ${other} and ${from} to ${to}`;
-          throw new RpcError('invalid-argument', text);
+          throw invalidArgument(text);
         }
         used.set(to, from);
       }
@@ -48,10 +45,7 @@ export class DeviceMaps {
   check(self: string, names: ReadonlySet<string>): void {
     for (const peer of this.maps.keys()) {
       if (!names.has(peer)) {
-        throw new RpcError(
-          'invalid-argument',
-          `Node ${self} has invalid target node names in its device maps: '${peer}'`,
-        );
+        throw invalidArgument(`Node ${self} has invalid target node names in its device maps: '${peer}'`);
       }
     }
   }
@@ -87,8 +81,7 @@ export class DeviceMaps {
     return (device) => {
       const target = maps.get(peer)?.get(device) ?? (either ? this.answers.get(peer)?.get(device) : undefined);
       if (target !== undefined || device === 'cpu') return target ?? device;
-      throw new RpcError(
-        'invalid-argument',
+      throw invalidArgument(
         `RPC only supports CPU tensors by default, please move your tensors to CPU before sending them over RPC, or set \`deviceMaps\` to explicitly configure device mapping. ${what} device mapping is not available for destination ${peer}, but found tensor on device: ${device}`,
       );
     };

@@ -102,6 +102,11 @@ export class RpcError extends Error {
 }
 Object.defineProperty(RpcError.prototype, 'name', { value: 'RpcError', configurable: true, writable: true });
 
+/** What a program gave, or an address or a file says, cannot be meant. */
+export function invalidArgument(text: string): RpcError {
+  return new RpcError('invalid-argument', text);
+}
+
 export interface RemoteErrorFields extends RpcErrorFields {
   readonly remoteName: string;
   readonly remoteStack: string | undefined;

@@ -1,7 +1,7 @@
 /** @file The options of agents and calls, their defaults, and their checks. Times are milliseconds: undefined = the default, 0 = no limit. */
 import { optionNames, unknownOption } from '@backwire/tensor/internal';
 import type { RpcAgent } from './rpc-agent.ts';
-import { RpcError } from './errors.ts';
+import { invalidArgument } from './errors.ts';
 
 /** What a call may be told; every field is optional. */
 export interface CallOptions {
@@ -197,7 +197,7 @@ export function refuseUnknown(options: object | undefined, known: ReadonlySet<st
   if (options === undefined) return;
   checkOptions(options, what);
   const wrong = unknownOption(options, known, what);
-  if (wrong !== undefined) throw new RpcError('invalid-argument', wrong);
+  if (wrong !== undefined) throw invalidArgument(wrong);
 }
 
 /** The names of the options of each kind. */
@@ -221,10 +221,7 @@ export function checkSecurityOptions(security: Security | undefined): void {
   if (typeof mode !== 'string' || !Object.hasOwn(SECURITY_OPTIONS, mode)) {
     const got = mode === undefined ? 'none was given' : `got ${show(mode)}`;
     const tls = typeof mode === 'string' && /tls|ssl|https/i.test(mode) ? TLS_ADVICE : '';
-    throw new RpcError(
-      'invalid-argument',
-      `security.mode is one of ${Object.keys(SECURITY_OPTIONS).join(', ')}; ${got}${tls}`,
-    );
+    throw invalidArgument(`security.mode is one of ${Object.keys(SECURITY_OPTIONS).join(', ')}; ${got}${tls}`);
   }
   refuseUnknown(security, SECURITY_OPTIONS[mode as Security['mode']], `security of mode '${mode}'`);
 }

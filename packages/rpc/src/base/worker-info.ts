@@ -1,5 +1,5 @@
 /** @file Who a worker is: its name and its id (its rank). */
-import { RpcError } from './errors.ts';
+import { invalidArgument, type RpcError } from './errors.ts';
 
 /** How a worker is named in a call: by name, by id (rank), or by the record itself. */
 export type To = string | number | WorkerInfo;
@@ -43,8 +43,7 @@ export function isWorkerId(id: unknown): id is number {
 /** Throws `invalid-argument` unless `name` may be a worker's name. */
 export function checkWorkerName(name: unknown, what = 'Worker name'): string {
   if (!isWorkerName(name)) {
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       `${what} must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${String(name)}`,
     );
   }
@@ -55,8 +54,7 @@ export function checkWorkerName(name: unknown, what = 'Worker name'): string {
 export function checkWorkerId(id: unknown): number {
   if (typeof id !== 'number') throw new TypeError(`rank is a whole number from 0, got ${typeof id} '${String(id)}'`);
   if (Number.isNaN(id)) {
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       "rank is no number: is RANK missing? 'backwire run' sets it: npx backwire run --nproc-per-node 2 program.ts",
     );
   }
@@ -65,5 +63,5 @@ export function checkWorkerId(id: unknown): number {
 }
 
 function outOfBounds(id: unknown): RpcError {
-  return new RpcError('invalid-argument', `RPC worker id ${String(id)} out of bounds for int16_t.`);
+  return invalidArgument(`RPC worker id ${String(id)} out of bounds for int16_t.`);
 }

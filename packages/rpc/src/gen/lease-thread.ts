@@ -66,6 +66,9 @@ Object.defineProperty(RpcError.prototype, "name", {
 	configurable: true,
 	writable: true
 });
+function invalidArgument(text) {
+	return new RpcError("invalid-argument", text);
+}
 var RemoteError = class extends RpcError {
 	remoteName;
 	remoteStack;
@@ -378,8 +381,8 @@ function hostText(host) {
 function parseHostPort(endpoint, scheme) {
 	const match = /^([a-z]+):\\/\\/(?:\\[([^\\]]+)\\]|([^:/[\\]]+)):(\\d{1,5})$/.exec(endpoint);
 	const port = Number(match?.[4]);
-	if (match !== null && match[1] === scheme && port > 65535) throw new RpcError("invalid-argument", \`the port in '\${endpoint}' is \${port}; ports are 0 to 65535\`);
-	if (match === null || match[1] !== scheme) throw new RpcError("invalid-argument", \`'\${endpoint}' is not \${scheme}://host:port\`);
+	if (match !== null && match[1] === scheme && port > 65535) throw invalidArgument(\`the port in '\${endpoint}' is \${port}; ports are 0 to 65535\`);
+	if (match === null || match[1] !== scheme) throw invalidArgument(\`'\${endpoint}' is not \${scheme}://host:port\`);
 	return {
 		host: match[2] ?? match[3] ?? "",
 		port
@@ -390,13 +393,17 @@ const KEPT_MS = 1e3;
 function unanswered(sinceMs) {
 	return sinceMs >= KEPT_MS ? \`: \${UNANSWERED}\` : "";
 }
+// src/base/attempt.ts
+function attempt(run) {
+	try {
+		return run();
+	} catch {
+		return;
+	}
+}
 // src/security/certificate.ts
 function carriesName(certificate, name) {
-	try {
-		return certificate.checkHost(name, EXACT) === name;
-	} catch {
-		return false;
-	}
+	return attempt(() => certificate.checkHost(name, EXACT)) === name;
 }
 const EXACT = {
 	subject: "never",
@@ -724,8 +731,8 @@ var Handshake = class {
 	finished = false;
 	checked = false;
 	constructor(options) {
-		if (options.nonce.byteLength !== 32) throw new RpcError("invalid-argument", \`a nonce has 32 bytes\`);
-		if ((options.claim?.byteLength ?? 0) > 1024) throw new RpcError("invalid-argument", \`a claim has at most \${MAX_CLAIM_BYTES} bytes\`);
+		if (options.nonce.byteLength !== 32) throw invalidArgument(\`a nonce has 32 bytes\`);
+		if ((options.claim?.byteLength ?? 0) > 1024) throw invalidArgument(\`a claim has at most \${MAX_CLAIM_BYTES} bytes\`);
 		this.options = options;
 		this.key = options.role === "dialer" ? options.keys?.[0] : void 0;
 		this.expected = options.role === "dialer" ? CHALLENGE : HELLO;
@@ -1071,9 +1078,9 @@ const MAX_KEYS_PER_REQUEST = 131072;
 const MOST_KEY_BYTES = 8191;
 const MAX_UNIT_BYTES = 3;
 function checkKey(key) {
-	if (typeof key !== "string") throw invalid(\`a key is text, not \${describe(key)}\`);
-	if (/\\p{Surrogate}/u.test(key)) throw invalid("a key with half of a surrogate pair is no text");
-	if (key.length * MAX_UNIT_BYTES > MOST_KEY_BYTES && new TextEncoder().encode(key).byteLength > MOST_KEY_BYTES) throw invalid(\`a key has at most \${MOST_KEY_BYTES} bytes\`);
+	if (typeof key !== "string") throw invalidArgument(\`a key is text, not \${describe(key)}\`);
+	if (/\\p{Surrogate}/u.test(key)) throw invalidArgument("a key with half of a surrogate pair is no text");
+	if (key.length * MAX_UNIT_BYTES > MOST_KEY_BYTES && new TextEncoder().encode(key).byteLength > MOST_KEY_BYTES) throw invalidArgument(\`a key has at most \${MOST_KEY_BYTES} bytes\`);
 	return key;
 }
 function closedError$1() {
@@ -1082,9 +1089,6 @@ function closedError$1() {
 function describe(value) {
 	if (value === null || value === void 0) return String(value);
 	return typeof value === "object" ? value.constructor.name : \`a \${typeof value}\`;
-}
-function invalid(message) {
-	return new RpcError("invalid-argument", message);
 }
 // src/stores/byte-reader.ts
 const CHUNK_BYTES = 16384;

@@ -1,5 +1,5 @@
 /** @file Looks at a whole group from outside, without becoming part of it. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import type { Security } from '../base/options.ts';
 import { ways } from '../connect/dial.ts';
 import { lifeOf, type View, type ViewMember } from '../protocol/membership.ts';
@@ -225,7 +225,7 @@ async function workerSource(endpoint: string, group: string, how: How): Promise<
   const scheme = endpoint.slice(0, endpoint.indexOf(':'));
   const transport = transports.find(({ name }) => name === scheme || (name === 'tls' && scheme === 'tcp'));
   if (transport === undefined)
-    throw new RpcError('invalid-argument', `'${endpoint}' cannot be reached with security mode '${security.mode}'`);
+    throw invalidArgument(`'${endpoint}' cannot be reached with security mode '${security.mode}'`);
   const address = transport.name === 'tls' ? endpoint.replace(/^tcp:/, 'tls:') : endpoint;
   const open = (): Promise<Visit> => Visit.open(transport, address, { group, ...how });
   let visit = await open();

@@ -1,5 +1,5 @@
 /** @file Where an inspector learns who belongs to a group: from its store, or from one of its workers. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { within } from '../base/within.ts';
 import { decodeView, type View } from '../protocol/membership.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
@@ -56,8 +56,7 @@ async function onlyGroup(store: Store): Promise<string> {
   const groups = keys.flatMap((key) => VIEW.exec(key)?.[1] ?? []);
   const [first, ...more] = groups;
   if (first === undefined) throw new RpcError('not-found', nowhere(keys));
-  if (more.length > 0)
-    throw new RpcError('invalid-argument', `the store holds several groups: choose one of ${groups.join(', ')}`);
+  if (more.length > 0) throw invalidArgument(`the store holds several groups: choose one of ${groups.join(', ')}`);
   return first;
 }
 

@@ -1,6 +1,6 @@
 /** @file A connection to one agent that asks and never joins. */
 import { RpcError } from '../base/errors.ts';
-import type { View, ViewMember } from '../protocol/membership.ts';
+import type { View } from '../protocol/membership.ts';
 import { authenticate } from '../connect/authenticate.ts';
 import { workerIn } from '../security/certificate.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';

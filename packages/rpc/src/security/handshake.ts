@@ -1,5 +1,5 @@
 /** @file The first bytes of a connection: both sides prove that they hold the group's secret. Pure: records in, records out. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { hmacSha256, sameBytes, sha256 } from './digest.ts';
 import { deriveKey, KEY_ID_BYTES, keyIdBytes, keyIdIn, type Key, type Keys } from './keys.ts';
 
@@ -88,10 +88,9 @@ export class Handshake {
   private checked = false;
 
   constructor(options: HandshakeOptions) {
-    if (options.nonce.byteLength !== NONCE_BYTES)
-      throw new RpcError('invalid-argument', `a nonce has ${NONCE_BYTES} bytes`);
+    if (options.nonce.byteLength !== NONCE_BYTES) throw invalidArgument(`a nonce has ${NONCE_BYTES} bytes`);
     if ((options.claim?.byteLength ?? 0) > MAX_CLAIM_BYTES) {
-      throw new RpcError('invalid-argument', `a claim has at most ${MAX_CLAIM_BYTES} bytes`);
+      throw invalidArgument(`a claim has at most ${MAX_CLAIM_BYTES} bytes`);
     }
     this.options = options;
     this.key = options.role === 'dialer' ? options.keys?.[0] : undefined;

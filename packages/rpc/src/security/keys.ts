@@ -1,5 +1,5 @@
 /** @file The secrets of a group and the keys that are derived from them. Runs in browsers too. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument } from '../base/errors.ts';
 import { hkdfSha256, scrypt, sha256 } from './digest.ts';
 import { checkStrength } from './strength.ts';
 
@@ -73,8 +73,7 @@ export function keyIdIn(key: Key, group: string): string {
 /** @throws RpcError 'invalid-argument' for a secret that is too short, or could be guessed. */
 export function keyOf(secret: Uint8Array, where = 'the secret'): Key {
   if (secret.byteLength < MIN_SECRET_BYTES) {
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       `${where} has ${secret.byteLength} bytes; at least ${MIN_SECRET_BYTES} are needed: make one with \`openssl rand -base64 32\``,
     );
   }
@@ -88,9 +87,9 @@ export function keysOf(text: string, where: string): Keys {
     .map((part) => part.trim())
     .filter((part) => part !== '');
   const [first, ...rest] = parts.map((part) => keyOf(encoder.encode(part), where));
-  if (first === undefined) throw new RpcError('invalid-argument', `${where} is empty`);
+  if (first === undefined) throw invalidArgument(`${where} is empty`);
   if (parts.length > MAX_KEYS) {
-    throw new RpcError('invalid-argument', `${where} holds ${parts.length} secrets; at most ${MAX_KEYS} are accepted`);
+    throw invalidArgument(`${where} holds ${parts.length} secrets; at most ${MAX_KEYS} are accepted`);
   }
   return [first, ...rest];
 }

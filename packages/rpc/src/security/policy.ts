@@ -2,7 +2,7 @@
 import { lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { newSecret, SECRET_LETTERS } from '../base/ids.ts';
 import type { Security } from '../base/options.ts';
 import { isLoopback } from '../base/loopback.ts';
@@ -45,7 +45,7 @@ export function resolveSecurity(security: Security | undefined, context: Securit
   const base = { keys: undefined, mtls: undefined, checksums: undefined, automatic: false };
   switch (security?.mode) {
     case 'none':
-      if (!security.iUnderstand) throw new RpcError('invalid-argument', "security mode 'none' needs iUnderstand: true");
+      if (!security.iUnderstand) throw invalidArgument("security mode 'none' needs iUnderstand: true");
       return { ...base, mode: 'none', checksums: security.checksums };
     case 'mtls':
       // Same-host connections carry no certificates: they prove the secret of the user.
@@ -78,8 +78,7 @@ export function resolveSecurity(security: Security | undefined, context: Securit
 
 /** Refuses to be reachable by other machines without a secret. */
 export function insecureBind(host: string): RpcError {
-  return new RpcError(
-    'invalid-argument',
+  return invalidArgument(
     `other machines reach ${host}: set a secret (security.secret or BACKWIRE_SECRET), or security: { mode: 'none', iUnderstand: true }`,
   );
 }

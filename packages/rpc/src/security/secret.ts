@@ -1,6 +1,6 @@
 /** @file Where the secret of a group comes from: an option, a file, the environment. */
 import { readFileSync, statSync } from 'node:fs';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { keyOf, keysOf, type Keys } from './keys.ts';
 
 export { deriveKey, keyIdIn, keyOf, type Key, type Keys } from './keys.ts';
@@ -44,9 +44,9 @@ function readSecretFile(path: string): Keys {
     // Windows has no such mode bits.
     if (process.platform !== 'win32' && (stat.mode & 0o077) !== 0) {
       const mode = (stat.mode & 0o777).toString(8).padStart(4, '0');
-      throw new RpcError('invalid-argument', `${where} has mode ${mode}; others may read it: chmod 600 it`);
+      throw invalidArgument(`${where} has mode ${mode}; others may read it: chmod 600 it`);
     }
-    if (stat.size > MAX_SECRET_FILE_BYTES) throw new RpcError('invalid-argument', `${where} is too large to be one`);
+    if (stat.size > MAX_SECRET_FILE_BYTES) throw invalidArgument(`${where} is too large to be one`);
     text = readFileSync(path, 'utf8');
   } catch (error) {
     if (error instanceof RpcError) throw error;

@@ -1,5 +1,5 @@
 /** @file How hard a secret is to guess, roughly: what people think of is refused, what a generator draws never is. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument } from '../base/errors.ts';
 
 /**
  * At a twentieth of a second for each guess (`rootOf` of keys.ts), and again for each group, this many bits are ten days of one processor. It
@@ -37,7 +37,7 @@ export function checkStrength(secret: Uint8Array, where: string): void {
   const bits = Math.floor(estimateBits(secret));
   if (bits >= LEAST_BITS) return;
   const text = `${where} is not random enough, about ${bits} bits (at least ${LEAST_BITS} are needed): make one with \`openssl rand -base64 32\``;
-  throw new RpcError('invalid-argument', text);
+  throw invalidArgument(text);
 }
 
 /** Bits of what a guesser does not know; bytes that are no text count by how many different ones there are. */

@@ -1,5 +1,5 @@
 /** @file One address that holds all: where a store is, the part of it in which a group keeps its keys, and where browsers reach it. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument } from '../base/errors.ts';
 import { MAX_KEY_BYTES } from './limits.ts';
 
 /** A store's address taken apart. */
@@ -31,8 +31,7 @@ export function splitAddress(address: string): StoreAddress {
     else if (part.startsWith('ws=')) ws = unescape(part.slice('ws='.length), address);
     else rest.push(part);
   }
-  if (prefix.length > MAX_KEY_BYTES / 4)
-    throw new RpcError('invalid-argument', 'the prefix in the address is too long');
+  if (prefix.length > MAX_KEY_BYTES / 4) throw invalidArgument('the prefix in the address is too long');
   const bare = address.slice(0, at) + (rest.length === 0 ? '' : `?${rest.join('&')}`);
   return { bare, prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`, ws };
 }
@@ -46,7 +45,7 @@ function unescape(text: string, address: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new RpcError('invalid-argument', `'${withoutPassword(address)}' is malformed: '${text}' is no escaped text`);
+    throw invalidArgument(`'${withoutPassword(address)}' is malformed: '${text}' is no escaped text`);
   }
 }
 

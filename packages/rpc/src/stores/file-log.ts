@@ -1,7 +1,7 @@
 /** @file A log of operations as files of a directory, in one order that every process agrees on, without locks. */
 import { link, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { MAX_KEY_BYTES, MAX_LEASES, MAX_STORE_KEYS } from './limits.ts';
 import { FRAME_HEAD_BYTES, Op, Reader, blob, frame, i64, u32 } from './protocol.ts';
@@ -204,8 +204,7 @@ function decodeDump(bytes: Uint8Array): StoreDump {
 
 function text(key: string): Uint8Array {
   const bytes = new TextEncoder().encode(key);
-  if (bytes.byteLength > MAX_KEY_BYTES)
-    throw new RpcError('invalid-argument', `a key has at most ${MAX_KEY_BYTES} bytes`);
+  if (bytes.byteLength > MAX_KEY_BYTES) throw invalidArgument(`a key has at most ${MAX_KEY_BYTES} bytes`);
   return blob(bytes);
 }
 

@@ -1,5 +1,5 @@
 /** @file What stores of leases have in common: the leases they granted, each with an end that comes once. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { unref } from '../base/platform.ts';
 import { closedError } from './checks.ts';
 import type { Lease, Store } from './store.ts';
@@ -109,6 +109,6 @@ export abstract class LeasingStore<L extends HeldLease> {
     this.checkOpen();
     if (lease === undefined) return undefined;
     if (this.isOwn(lease)) return lease.id;
-    throw new RpcError('invalid-argument', 'the lease is of another store');
+    throw invalidArgument('the lease is of another store');
   }
 }

@@ -1,6 +1,6 @@
 /** @file Opens the store of a group by its address. */
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { bareText, RpcError } from '../base/errors.ts';
+import { bareText, invalidArgument, RpcError } from '../base/errors.ts';
 import { sha256 } from '../security/digest.ts';
 import { toHex } from '../security/keys.ts';
 import { resolveSecurity } from '../security/policy.ts';
@@ -74,7 +74,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
   const scheme = /^([a-z]+):\/\//.exec(address)?.[1];
   if (!TAKES_AT.test(address) && /^[^:]+:\/\/[^/]*@/.test(address)) {
     const text = `the store ${withoutPassword(address)} was given with a user, which only redis:// and rediss:// have`;
-    throw new RpcError('invalid-argument', text);
+    throw invalidArgument(text);
   }
   switch (scheme) {
     case 'memory':
@@ -87,16 +87,14 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
     case 'redis':
     case 'rediss':
       if (!URL.canParse(address))
-        throw new RpcError(
-          'invalid-argument',
+        throw invalidArgument(
           `the store ${withoutPassword(address)} is no address; in the name and the password of a user, / is written %2F, @ %40 and : %3A`,
         );
       return openServer(address, options, (limits) => redisStore({ url: address, ...limits }));
     case 'file':
       return fileStore(folderOf(address));
     default:
-      throw new RpcError(
-        'invalid-argument',
+      throw invalidArgument(
         `'${withoutPassword(address)}' names no kind of store; ${meant(address) ?? `there are ${STORE_KINDS.join(', ')}`}`,
       );
   }
@@ -210,7 +208,7 @@ export function addressOf({ endpoint, webSocketEndpoint }: StoreServer, prefix =
 export function doorForBrowsers(): ServeStoreOptions['webSocket'] {
   const { BACKWIRE_STORE_WS: port = '', BACKWIRE_ALLOWED_ORIGINS: origins } = process.env;
   if (port === '') return undefined;
-  if (!/^\d{1,5}$/.test(port)) throw new RpcError('invalid-argument', `BACKWIRE_STORE_WS is not a port: '${port}'`);
+  if (!/^\d{1,5}$/.test(port)) throw invalidArgument(`BACKWIRE_STORE_WS is not a port: '${port}'`);
   return { port: Number(port), allowedOrigins: origins?.split(',').map((origin) => origin.trim()) };
 }
 
@@ -251,8 +249,7 @@ function masterAddress(): string {
   const port = process.env['MASTER_PORT'];
   if (host === undefined || host === '' || port === undefined || !/^\d+$/.test(port)) {
     const wrong = port !== undefined && host !== undefined ? `: MASTER_PORT is '${port}'` : '';
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       `no store was given, and MASTER_ADDR and MASTER_PORT do not name one${wrong}; give one, as in store: 'tcp://127.0.0.1:29500', or start the program with 'backwire run'`,
     );
   }

@@ -1,5 +1,5 @@
 /** @file The contents of a store: entries, counters, queues, waits, watches and leases. Synchronous, with the time passed in. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { equalBytes } from '../base/platform.ts';
 import { addTo, checkTtl } from './checks.ts';
 import {
@@ -280,9 +280,8 @@ export class StoreState {
   }
 
   private check(key: string, value: Uint8Array, lease: number | undefined): void {
-    if (key.length > MAX_KEY_BYTES) throw new RpcError('invalid-argument', `a key has at most ${MAX_KEY_BYTES} bytes`);
-    if (value.byteLength > MAX_VALUE_BYTES)
-      throw new RpcError('invalid-argument', `a value has at most ${MAX_VALUE_BYTES} bytes`);
+    if (key.length > MAX_KEY_BYTES) throw invalidArgument(`a key has at most ${MAX_KEY_BYTES} bytes`);
+    if (value.byteLength > MAX_VALUE_BYTES) throw invalidArgument(`a value has at most ${MAX_VALUE_BYTES} bytes`);
     const grown = this.bytes + cost(key, value) - (this.entries.get(key)?.value.byteLength ?? 0);
     if (grown > MAX_STORE_BYTES || (this.entries.size >= MAX_STORE_KEYS && !this.entries.has(key))) {
       throw new RpcError('resource-exhausted', 'the store is full');

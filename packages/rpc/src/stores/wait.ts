@@ -1,5 +1,5 @@
 /** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { namesText } from '../base/names-text.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
 import { closedError } from './checks.ts';
@@ -24,7 +24,7 @@ export function settleWait(
 ): Promise<void> {
   const { timeoutMs, signal, closing } = limits;
   return new Promise((resolve, reject) => {
-    if (!(timeoutMs >= 0)) return reject(new RpcError('invalid-argument', `${timeoutMs} ms is no time to wait`));
+    if (!(timeoutMs >= 0)) return reject(invalidArgument(`${timeoutMs} ms is no time to wait`));
     if (signal?.aborted)
       return reject(new RpcError('cancelled', 'waiting for keys was cancelled', { cause: signal.reason }));
     // `settle` may run inside `park`, before there is anything to take back.

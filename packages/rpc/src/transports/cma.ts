@@ -1,5 +1,5 @@
 /** @file Unix sockets with a side door: large chunks are read straight out of the sender's memory. Linux, opt-in, same user. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { processSpace } from '../base/process-state.ts';
 import { CmaConnection } from './cma-connection.ts';
 import { crossMemory } from './cma-memory.ts';
@@ -28,7 +28,7 @@ export function cmaTransport(): Transport {
       return { endpoint: SCHEME + listener.endpoint.slice(BELOW.length), close: () => listener.close() };
     },
     async dial(endpoint, options) {
-      if (!endpoint.startsWith(SCHEME)) throw new RpcError('invalid-argument', `'${endpoint}' is not cma:///path`);
+      if (!endpoint.startsWith(SCHEME)) throw invalidArgument(`'${endpoint}' is not cma:///path`);
       const memory = needMemory();
       return new CmaConnection(await unix.dial(BELOW + endpoint.slice(SCHEME.length), options), memory, endpoint);
     },

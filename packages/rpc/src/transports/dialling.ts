@@ -1,5 +1,5 @@
 /** @file Addresses of transports and the words of dials that were given up. Runs in browsers too. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
 
 /**
@@ -45,9 +45,9 @@ export function parseHostPort(endpoint: string, scheme: string): { host: string;
   const match = /^([a-z]+):\/\/(?:\[([^\]]+)\]|([^:/[\]]+)):(\d{1,5})$/.exec(endpoint);
   const port = Number(match?.[4]);
   if (match !== null && match[1] === scheme && port > 65_535)
-    throw new RpcError('invalid-argument', `the port in '${endpoint}' is ${port}; ports are 0 to 65535`);
+    throw invalidArgument(`the port in '${endpoint}' is ${port}; ports are 0 to 65535`);
   if (match === null || match[1] !== scheme) {
-    throw new RpcError('invalid-argument', `'${endpoint}' is not ${scheme}://host:port`);
+    throw invalidArgument(`'${endpoint}' is not ${scheme}://host:port`);
   }
   return { host: match[2] ?? match[3] ?? '', port };
 }

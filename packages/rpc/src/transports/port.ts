@@ -1,7 +1,7 @@
 /** @file Connections between the threads of one process, and inside one: pairs of message ports. */
 import * as threads from 'node:worker_threads';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { processSpace } from '../base/process-state.ts';
 import { listenerAt } from './connection-parts.ts';
 import { cancelled, settleDial } from './dialling.ts';
@@ -73,7 +73,7 @@ async function dial(
   { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }: DialOptions = {},
 ): Promise<Connection> {
   const match = ENDPOINT.exec(endpoint);
-  if (match === null) throw new RpcError('invalid-argument', `'${endpoint}' is not port://thread-listener`);
+  if (match === null) throw invalidArgument(`'${endpoint}' is not port://thread-listener`);
   if (signal?.aborted) throw cancelled(endpoint, signal);
   const thread = Number(match[1]);
   const listener = Number(match[2]);

@@ -1,5 +1,5 @@
 /** @file The transports of an agent, by name, in the mode its security asks for. */
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument } from '../base/errors.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import { cmaTransport } from './cma.ts';
 import { memoryTransport } from './memory.ts';
@@ -30,15 +30,14 @@ export function createTransports(
 ): Transport[] {
   const unknown = channels.find((channel) => !CHANNELS.has(channel));
   if (unknown !== undefined)
-    throw new RpcError('invalid-argument', `no channel is named '${unknown}'; there are ${[...CHANNELS].join(', ')}`);
+    throw invalidArgument(`no channel is named '${unknown}'; there are ${[...CHANNELS].join(', ')}`);
   const wanted = (names ?? DEFAULT_TRANSPORTS).flatMap((name) =>
     name === 'unix' && channels.includes('cma') ? ['cma', 'unix'] : [name],
   );
   const all = [...new Set(wanted)].map((name) => create(name, security, group));
   const viable = all.filter((transport) => transport.isViable());
   if (viable.length === 0)
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       wanted.length === 0
         ? `transports is an empty list; leave it out, or name some of ${DEFAULT_TRANSPORTS.join(', ')}`
         : `none of the transports ${wanted.join(', ')} works here`,
@@ -66,8 +65,7 @@ function create(name: string, security: ResolvedSecurity, group: string): Transp
     case 'tcp':
       return tcp(security, group);
     default:
-      throw new RpcError(
-        'invalid-argument',
+      throw invalidArgument(
         `no transport is named '${name}'; there are memory, port, unix, tcp, ws, and the channel cma`,
       );
   }

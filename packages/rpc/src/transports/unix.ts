@@ -3,7 +3,7 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { attempt } from '../base/attempt.ts';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { listenerAt } from './connection-parts.ts';
 import { dialNet, listenNet } from './listen.ts';
 import { widenSendBuffer } from './send-buffer.ts';
@@ -30,8 +30,7 @@ export function unixTransport(): Transport {
 
 async function listen(options: ListenOptions, onConnection: (connection: Connection) => void): Promise<Listener> {
   if (longestPath() > MAX_PATH_BYTES) {
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       `a socket path has at most ${MAX_PATH_BYTES} bytes: set TMPDIR to something shorter than '${tmpdir()}'`,
     );
   }
@@ -64,7 +63,7 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
 async function dial(endpoint: string, options: DialOptions = {}): Promise<Connection> {
   const path = endpoint.startsWith('unix:///') ? endpoint.slice('unix://'.length) : '';
   if (path === '' || Buffer.byteLength(path) > MAX_PATH_BYTES || path.includes('\0')) {
-    throw new RpcError('invalid-argument', `'${endpoint}' is not unix:///path`);
+    throw invalidArgument(`'${endpoint}' is not unix:///path`);
   }
   const connection = await dialNet({ path }, { kind: 'unix', remote: endpoint }, options);
   connection.whenLarge(widenSendBuffer);

@@ -1,6 +1,6 @@
 /** @file The client side of WebSockets: all of it runs in browsers. */
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { deriveKey, toHex, type Keys } from '../security/keys.ts';
 import { settleDial } from './dialling.ts';
 import { UNPROTECTED, type Protection } from '../security/protection.ts';
@@ -50,7 +50,7 @@ export function webSocketClientTransport(options: WebSocketDial): Transport {
     domain: '',
     dialsOnly: true,
     isViable: () => platformClient() !== undefined,
-    listen: () => Promise.reject(new RpcError('invalid-argument', 'a browser cannot listen')),
+    listen: () => Promise.reject(invalidArgument('a browser cannot listen')),
     dial: (endpoint, how) => runAtRoot(() => dialWebSocket(options, endpoint, how)),
   };
 }
@@ -67,7 +67,7 @@ export function webSocketToken(keys: Keys, group: string, index = 0): string {
  */
 export function dialWebSocket(options: WebSocketDial, endpoint: string, how: DialOptions = {}): Promise<Connection> {
   if (!/^wss?:\/\/[^/]+\//.test(endpoint))
-    return Promise.reject(new RpcError('invalid-argument', `'${endpoint}' is not ws://host:port/path`));
+    return Promise.reject(invalidArgument(`'${endpoint}' is not ws://host:port/path`));
   const protocols = [
     PROTOCOL,
     ...(options.keys === undefined ? [] : [`${TOKEN_PREFIX}${webSocketToken(options.keys, options.group)}`]),

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type * as Ws from 'ws';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { RpcError } from '../base/errors.ts';
+import { invalidArgument, RpcError } from '../base/errors.ts';
 import { HANDSHAKE_TIMEOUT_MS } from '../security/handshake.ts';
 import { sameBytes, sha256 } from '../security/digest.ts';
 import type { Keys } from '../security/keys.ts';
@@ -72,8 +72,7 @@ function checkOrigin(origin: string): void {
   if (origin === '' || origin === 'null' || /^[a-z][a-z0-9+.-]*:\/\/[^/\s*?#]+$/.test(origin)) return;
   const meant = /^[a-zA-Z][a-zA-Z0-9+.-]*:\/\/[^/\s*?#]+(?=[/?#])/.exec(origin)?.[0].toLowerCase();
   const advice = meant === undefined ? "name each as in 'https://app.example.com'" : `did you mean '${meant}'?`;
-  throw new RpcError(
-    'invalid-argument',
+  throw invalidArgument(
     `BACKWIRE_ALLOWED_ORIGINS has '${origin.slice(0, MAX_ORIGIN)}', which is the origin of no page; ${advice}`,
   );
 }
@@ -85,8 +84,7 @@ async function listen(
 ): Promise<Listener> {
   const host = at.host ?? '127.0.0.1';
   if (!isLoopback(host) && options.insecure !== true) {
-    throw new RpcError(
-      'invalid-argument',
+    throw invalidArgument(
       `WebSockets on ${host} would be in the clear: bind loopback behind a proxy with TLS, and advertise 'wss://…'`,
     );
   }
