@@ -32,7 +32,7 @@ describe.skipIf(!has('etcd'))('leases in etcd beside a thread', { timeout: 60_00
         'age',
       );
       // The main loop computes: only the thread renews.
-      clearInterval((lease as unknown as { lease: { timer: NodeJS.Timeout } }).lease.timer);
+      clearInterval((lease as unknown as { id: { timer: NodeJS.Timeout } }).id.timer);
       const holder = holderOf({ ...ticket, endpoints: [`http://127.0.0.1:${a.port}`] } as never, noEvents, noLinks);
       let alive: boolean | undefined = true;
       const began = performance.now();

@@ -113,7 +113,7 @@ for (const { name, program, durable } of kinds) {
       const gone = store.watch('member')[Symbol.asyncIterator]();
       await store.get('member');
       // As a process that was killed: its timers stop, and nothing is said.
-      clearInterval((lease as unknown as { lease: { timer: NodeJS.Timeout } }).lease.timer);
+      clearInterval((lease as unknown as { id: { timer: NodeJS.Timeout } }).id.timer);
       expect((await gone.next()).value).toMatchObject({ type: 'delete', key: 'member' });
       await expect(other.store.set('member', Buffer.from('x'), { lease })).rejects.toMatchObject({
         code: 'failed-precondition',
