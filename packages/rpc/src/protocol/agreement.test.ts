@@ -1,5 +1,5 @@
 /** @file The rule for members in doubt, seen from one of them. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Agreement, type AgreementEffect } from './agreement.ts';
 import type { View } from './membership.ts';
 import type { Report } from './opinions.ts';
@@ -72,6 +72,22 @@ describe('without the store', () => {
     expect(agreement.isTroubled(159_000)).toBe(false);
     expect(agreement.isTroubled(160_001)).toBe(true);
   });
+});
+
+it('who is lost is looked for once over a large group, however many of it are neither heard nor doubted', () => {
+  const looks = (size: number): number => {
+    const agreement = new Agreement(life(0), TIMES);
+    agreement.view(viewOf(size), [], 0);
+    agreement.opinion(life(size - 1), 'gone', 0);
+    const get = vi.spyOn(Map.prototype, 'get');
+    try {
+      expect(agreement.settle(0)).toContainEqual({ type: 'evict', lives: [life(size - 1)], certain: true });
+      return get.mock.calls.length;
+    } finally {
+      get.mockRestore();
+    }
+  };
+  expect(looks(1_000) / looks(100)).toBeLessThan(12);
 });
 
 describe('two members in doubt of a third', () => {

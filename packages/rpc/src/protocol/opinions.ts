@@ -192,11 +192,12 @@ export class Opinions {
   /** Those outside of the part whom two of it doubt, once all witnesses have found out. */
   lost(part: ReadonlySet<Life>, now: number): Life[] {
     const witnesses = this.witnesses();
+    const doubters = this.doubtersOfAll(now);
     return this.left().filter((life) => {
+      const by = doubters.get(life);
+      if (by === undefined || by.size < 2) return false;
       if (part.has(life) && (this.rules.parts || !this.doubts(life, now))) return false;
-      const doubters = this.doubters(life, now);
-      const asked = witnesses.every((by) => doubters.has(by)) || this.known.get(life)?.mute === true;
-      return (asked || !this.rules.parts) && doubters.size >= 2;
+      return witnesses.every((witness) => by.has(witness)) || this.known.get(life)?.mute === true || !this.rules.parts;
     });
   }
 
@@ -204,6 +205,19 @@ export class Opinions {
   doubters(life: Life, now: number): Set<Life> {
     const doubters = new Set(this.those('heard').filter((by) => this.said(by, now)?.doubts.includes(life)));
     if (this.doubts(life, now)) doubters.add(this.self);
+    return doubters;
+  }
+
+  /** The same for each that somebody doubts: gathered once, since most members of a large group are neither heard nor doubted. */
+  private doubtersOfAll(now: number): Map<Life, Set<Life>> {
+    const doubters = new Map<Life, Set<Life>>();
+    const add = (life: Life, by: Life): void => {
+      const known = doubters.get(life);
+      if (known === undefined) doubters.set(life, new Set([by]));
+      else known.add(by);
+    };
+    for (const by of this.those('heard')) for (const life of this.said(by, now)?.doubts ?? []) add(life, by);
+    for (const life of this.doubted(now)) add(life, this.self);
     return doubters;
   }
 
