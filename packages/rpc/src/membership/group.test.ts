@@ -13,6 +13,8 @@ afterEach(async () => {
 
 const silent = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
 
+type Joined = Awaited<ReturnType<Group['join']>>;
+
 function groupOn(store: Store, root: Store): Group {
   const group = new Group({
     ...{ store, root, leaseMs: 10_000, busyDeadMs: 60_000, logger: silent, prove: undefined },
@@ -26,6 +28,20 @@ function groupOn(store: Store, root: Store): Group {
   });
   cleanups.push(() => group.close());
   return group;
+}
+
+/** A store that counts what is asked of it. */
+function counted(store: Store, asked: string[]): Store {
+  return new Proxy(store, {
+    get: (target, key) => {
+      const value: unknown = Reflect.get(target, key);
+      if (typeof value !== 'function') return value;
+      return (...args: unknown[]): unknown => {
+        if (args[0] === 'view') asked.push(String(key));
+        return value.apply(target, args) as unknown;
+      };
+    },
+  });
 }
 
 /** A store whose changes are never told. */
@@ -54,4 +70,30 @@ it('puts out one whose process the launcher saw end before this worker heard tha
   const departed = async (): Promise<unknown> =>
     (await group.refresh()).departed.map((life) => [lifeOf(life), life.how]);
   await expect.poll(departed).toEqual([[lifeOf(member), 'dead']]);
+});
+
+it('puts out from the view that it knows, and reads it only where another has changed it', async () => {
+  const asked: string[] = [];
+  const at = { size: undefined, endpoints: [], host: 'h', extensions: [] };
+  const group = groupOn(counted(deaf(memoryStore('known')), asked), memoryStore('known-root'));
+  await group.join({ name: 'a', id: 0, ...at }, Infinity);
+  const others = [1, 2, 3].map((id) => ({ id, group: groupOn(memoryStore('known'), memoryStore('known-root')) }));
+  const [b, c, d] = (await Promise.all(
+    others.map(({ id, group: other }) => other.join({ name: `w${id}`, id, ...at }, Infinity)),
+  )) as [Joined, Joined, Joined];
+  await group.refresh();
+
+  asked.length = 0;
+  expect((await group.evict([lifeOf(b.member)])).members.map(({ name }) => name)).toEqual(['a', 'w2', 'w3']);
+  expect(asked).toEqual(['compareAndSet']);
+
+  await others[2]?.group.evict([lifeOf(c.member)]);
+  asked.length = 0;
+  expect((await group.evict([lifeOf(d.member)])).members.map(({ name }) => name)).toEqual(['a']);
+  expect(asked).toEqual(['compareAndSet', 'get', 'compareAndSet']);
+
+  // One that is in no view that it knows may be in the store's.
+  asked.length = 0;
+  await group.evict([lifeOf(d.member)]);
+  expect(asked).toEqual(['get']);
 });

@@ -467,10 +467,15 @@ export class Group {
   }
 
   private async change(step: (view: View) => View | Promise<View>): Promise<View> {
-    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const view = await this.keys.view();
+    // What is known is the latest most of the time: only if it is not, or there is nothing to change in it, is the store's read.
+    let isRead = this.known === EMPTY_VIEW;
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++, isRead = true) {
+      const view = isRead ? await this.keys.view() : this.known;
       const next = await step(view);
-      if (next === view) return view;
+      if (next === view) {
+        if (isRead) return view;
+        continue;
+      }
       if (!(await this.keys.setView(view, next))) continue;
       this.tell(next);
       return next;
