@@ -9,6 +9,8 @@ export interface EtcdKeyValue {
   readonly key: string;
   readonly value?: string;
   readonly mod_revision?: string;
+  readonly create_revision?: string;
+  readonly version?: string;
   readonly lease?: string;
 }
 
@@ -148,6 +150,11 @@ export class EtcdApi {
   private url(at: number, path: string): string {
     return `${this.endpoints[at] ?? ''}${path}`;
   }
+}
+
+/** The revision of the store that an answer is of; of a change, its own. */
+export function revisionOf(answer: Record<string, unknown>): number {
+  return Number((answer['header'] as { readonly revision?: string } | undefined)?.revision ?? 0);
 }
 
 /** Whether nobody can have seen a request that failed so. */

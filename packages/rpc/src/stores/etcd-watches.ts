@@ -1,5 +1,5 @@
 /** @file The watches of a store in etcd: as few streams as serve all who watch. */
-import type { EtcdApi, EtcdEvent } from './etcd-api.ts';
+import { revisionOf, type EtcdApi, type EtcdEvent } from './etcd-api.ts';
 import type { StoreEvent } from './store.ts';
 import { WatchQueue } from './watch-queue.ts';
 
@@ -17,6 +17,8 @@ export interface WatchesOptions {
   readonly range: (prefix: string) => { key: string; range_end: string };
   /** A change, with the key as the store's users name it. */
   readonly read: (event: EtcdEvent) => StoreEvent;
+  /** A stream is over, or broke: what was covered is not any more, and etcd may have started anew. */
+  readonly onEnd: () => void;
 }
 
 /** Whoever follows a stream: changes under its prefix, of revisions after `since`. */
@@ -32,6 +34,8 @@ interface Stream {
   readonly followers: Set<Follower>;
   /** Resolves once the watch is in force for the first time. */
   readonly ready: Promise<void>;
+  /** Every change under its prefix is told. */
+  isInForce: boolean;
 }
 
 /**
@@ -50,8 +54,7 @@ export class EtcdWatches {
 
   /** An answer of etcd's: what it is of has happened before any watch that begins from now on. */
   saw(answer: Record<string, unknown>): void {
-    const header = answer['header'] as { readonly revision?: string } | undefined;
-    this.revision = Math.max(this.revision, Number(header?.revision ?? 0));
+    this.revision = Math.max(this.revision, revisionOf(answer));
   }
 
   /** `inForce` resolves once nothing that happens is missed. */
@@ -65,6 +68,12 @@ export class EtcdWatches {
     return { queue, inForce: stream.ready };
   }
 
+  /** Whether a change of a key that happens now is told. */
+  covers(key: string): boolean {
+    for (const { prefix, isInForce } of this.streams.values()) if (isInForce && key.startsWith(prefix)) return true;
+    return false;
+  }
+
   close(): void {
     for (const { followers } of [...this.streams.values()]) for (const { queue } of [...followers]) queue.end();
   }
@@ -72,6 +81,7 @@ export class EtcdWatches {
   private unfollow(stream: Stream, follower: Follower): void {
     stream.followers.delete(follower);
     if (stream.followers.size > 0) return;
+    stream.isInForce = false;
     stream.stop.abort();
     if (this.streams.get(stream.prefix) === stream) this.streams.delete(stream.prefix);
   }
@@ -88,7 +98,7 @@ export class EtcdWatches {
     const stop = new AbortController();
     let inForce = (): void => undefined;
     const ready = new Promise<void>((resolve) => (inForce = resolve));
-    const stream = { prefix, stop, followers: new Set<Follower>(), ready };
+    const stream = { prefix, stop, followers: new Set<Follower>(), ready, isInForce: false };
     this.streams.set(prefix, stream);
     void this.run(stream, inForce);
     return stream;
@@ -98,8 +108,9 @@ export class EtcdWatches {
    * Watches until nobody follows. After a break whoever follows has to list again: the revisions of an etcd that started anew, empty, say
    * nothing about those before.
    */
-  private async run({ prefix, stop, followers }: Stream, inForce: () => void): Promise<void> {
-    const { api, range, read } = this.options;
+  private async run(stream: Stream, inForce: () => void): Promise<void> {
+    const { api, range, read, onEnd } = this.options;
+    const { prefix, stop, followers } = stream;
     const { signal } = stop;
     let broken = false;
     let attempt = new AbortController();
@@ -115,6 +126,7 @@ export class EtcdWatches {
       }
       // Once the new watch is in force, so that nothing is missed between the list and it.
       if (broken) for (const follower of followers) follower.queue.push({ type: 'resync', key: follower.prefix });
+      stream.isInForce = true;
       inForce();
     };
     const onEvents = (events: readonly EtcdEvent[]): void => {
@@ -130,6 +142,8 @@ export class EtcdWatches {
       await api.watch(range(prefix), onReady, onEvents, attempt.signal).catch(() => undefined);
       clearTimeout(late);
       broken = true;
+      stream.isInForce = false;
+      onEnd();
       // Whoever waits for it goes on, and is told to list again when there is one.
       inForce();
       if (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

@@ -1,10 +1,12 @@
 /** @file A store in etcd, by its JSON gateway: durable, with leases and watches of its own. */
 import { RpcError } from '../base/errors.ts';
+import { equalBytes } from '../base/platform.ts';
 import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { Adds } from './adds.ts';
-import { EtcdApi, isBusy, type EtcdKeyValue } from './etcd-api.ts';
+import { EtcdApi, isBusy, revisionOf, type EtcdKeyValue } from './etcd-api.ts';
 import { EtcdWatches } from './etcd-watches.ts';
 import { keyLists, keyReads } from './key-reads.ts';
+import { LongValues, type LongValue } from './long-values.ts';
 import { LeasingStore, RenewedLease, type HeldLease, type Leased, type Swapped } from './leasing.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
@@ -49,10 +51,11 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
   private readonly prefix: string;
   private readonly watches: EtcdWatches;
   private readonly reads = keyReads(async (key) => {
-    const found = await this.read(key);
-    return found === undefined ? undefined : bytesOf(found);
+    // Whoever reads may do with it as it likes.
+    return (await this.latest(key))?.bytes.slice();
   });
   private readonly lists = keyLists((prefix) => this.listOnce(prefix));
+  private readonly long = new LongValues();
   private readonly adds = new Adds((key, delta) => this.addOnce(key, delta));
   /** Resolves once every watch begun so far is in force: what this store does after counts for them. */
   private watchesReady: Promise<void> = Promise.resolve();
@@ -67,7 +70,8 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
       read: ({ type, kv }) =>
         type === 'DELETE'
           ? { type: 'delete', key: this.name(kv) }
-          : { type: 'put', key: this.name(kv), value: bytesOf(kv) },
+          : { type: 'put', key: this.name(kv), value: this.saw(kv).bytes.slice() },
+      onEnd: () => this.long.forget(),
     });
   }
 
@@ -94,7 +98,7 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
       const sum = addTo(key, current && bytesOf(current), delta);
       const value = new TextEncoder().encode(sum.toString());
       const keep = current?.lease === undefined ? {} : { lease: current.lease };
-      const put = await this.putIf(key, unchangedSince(current), {
+      const put = await this.putIf(key, [unchangedSince(current)], {
         ...this.putRequest(key, value, undefined),
         ...keep,
       });
@@ -108,19 +112,30 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
     const [former, wanted] = [checkExpected(expected), checkValue(value)];
     const put = this.putRequest(key, wanted, options?.lease);
     // What is long is not sent to be compared.
-    if (former !== null && former.byteLength > MAX_COMPARED_BYTES) return this.compareLong(key, former, wanted, put);
-    const done = await this.putIf(key, former === null ? ABSENT : valueIs(former), put);
+    const known = former === null ? undefined : this.long.known(key, former);
+    if (former !== null && (known !== undefined || former.byteLength > MAX_COMPARED_BYTES))
+      return this.compareLong(key, known ?? (await this.latest(key)), { former, wanted, put });
+    const done = await this.putIf(key, [former === null ? ABSENT : valueIs(former)], put);
     return done.ok ? { ok: true, current: wanted } : { ok: false, current: done.current && bytesOf(done.current) };
   }
 
-  private async compareLong(key: string, former: Uint8Array, wanted: Uint8Array, put: PutRequest): Promise<Swapped> {
-    let current = await this.read(key);
+  /** By the numbers of what is there, as far as is known. */
+  private async compareLong(
+    key: string,
+    known: LongValue | undefined,
+    { former, wanted, put }: { former: Uint8Array; wanted: Uint8Array; put: PutRequest },
+  ): Promise<Swapped> {
+    let current = known;
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      if (current === undefined || Buffer.compare(bytesOf(current), former) !== 0)
-        return { ok: false, current: current && bytesOf(current) };
-      const done = await this.putIf(key, unchangedSince(current), put);
-      if (done.ok) return { ok: true, current: wanted };
-      current = done.current;
+      if (current === undefined || !equalBytes(current.bytes, former))
+        return { ok: false, current: current?.bytes.slice() };
+      const done = await this.putIf(key, sameAs(current), put);
+      if (done.ok) {
+        const { created, version } = current;
+        this.know(key, { bytes: wanted.slice(), modified: done.revision, created, version: version + 1 });
+        return { ok: true, current: wanted };
+      }
+      current = done.current && this.saw(done.current);
     }
     throw new RpcError('resource-exhausted', `'${key}' is changed by too many at once`);
   }
@@ -137,7 +152,7 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
   private async listOnce(prefix: string): Promise<Map<string, Uint8Array>> {
     const answer = await this.call('/v3/kv/range', this.range(prefix), { repeatable: true });
     const found = (answer['kvs'] ?? []) as EtcdKeyValue[];
-    return new Map(found.map((kv) => [this.name(kv), bytesOf(kv)]));
+    return new Map(found.map((kv) => [this.name(kv), this.saw(kv).bytes.slice()]));
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
@@ -183,26 +198,60 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
     }
   }
 
-  /** Puts if the key is as `condition` says; else what it is now. */
+  /** Puts if the key is as all `conditions` say, at `revision`; else what it is now. */
   private async putIf(
     key: string,
-    condition: object,
+    conditions: readonly object[],
     put: PutRequest,
-  ): Promise<{ ok: true } | { ok: false; current: EtcdKeyValue | undefined }> {
+  ): Promise<{ ok: true; revision: number } | { ok: false; current: EtcdKeyValue | undefined }> {
     const id = this.key(key);
     const answer = await this.call('/v3/kv/txn', {
-      compare: [{ key: id, result: 'EQUAL', ...condition }],
+      compare: conditions.map((condition) => ({ key: id, result: 'EQUAL', ...condition })),
       success: [{ request_put: put }],
       failure: [{ request_range: { key: id } }],
     });
-    if (answer['succeeded'] === true) return { ok: true };
-    const [response] = answer['responses'] as { response_range?: { kvs?: EtcdKeyValue[] } }[];
-    return { ok: false, current: response?.response_range?.kvs?.[0] };
+    if (answer['succeeded'] === true) return { ok: true, revision: revisionOf(answer) };
+    return { ok: false, current: otherwise(answer) };
   }
 
   private async read(key: string): Promise<EtcdKeyValue | undefined> {
     const answer = await this.call('/v3/kv/range', { key: this.key(key) }, { repeatable: true });
     return ((answer['kvs'] ?? []) as EtcdKeyValue[])[0];
+  }
+
+  /** The value now, not to be changed: a long one that is known travels only if it is another one by now. */
+  private async latest(key: string): Promise<LongValue | undefined> {
+    const known = this.long.of(key);
+    if (known === undefined) {
+      const found = await this.read(key);
+      return found && this.saw(found);
+    }
+    const id = this.key(key);
+    const question = {
+      compare: sameAs(known).map((condition) => ({ key: id, result: 'EQUAL', ...condition })),
+      failure: [{ request_range: { key: id } }],
+    };
+    const answer = await this.call('/v3/kv/txn', question, { repeatable: true });
+    if (answer['succeeded'] === true) return known;
+    const found = otherwise(answer);
+    return found && this.saw(found);
+  }
+
+  /** A value that etcd told, not to be changed. */
+  private saw(kv: EtcdKeyValue): LongValue {
+    const { mod_revision, create_revision, version } = kv;
+    const numbers = { modified: Number(mod_revision), created: Number(create_revision), version: Number(version) };
+    const value = { bytes: bytesOf(kv), ...numbers };
+    this.know(this.name(kv), value);
+    return value;
+  }
+
+  /**
+   * Only what is watched is known: an etcd that came back with nothing in it may give other values the same numbers, but has ended every
+   * watch before.
+   */
+  private know(key: string, value: LongValue): void {
+    if (this.watches.covers(key)) this.long.saw(key, value);
   }
 
   /** What is `repeatable` is asked again while etcd answers, but has no leader, or too much to do. */
@@ -253,6 +302,21 @@ function valueIs(value: Uint8Array): object {
 /** The key is as it was read. */
 function unchangedSince(read: EtcdKeyValue | undefined): object {
   return { target: 'MOD', mod_revision: read?.mod_revision ?? '0' };
+}
+
+/** The key has this very value. */
+function sameAs({ modified, created, version }: LongValue): object[] {
+  return [
+    { target: 'MOD', mod_revision: `${modified}` },
+    { target: 'CREATE', create_revision: `${created}` },
+    { target: 'VERSION', version: `${version}` },
+  ];
+}
+
+/** What a condition that did not hold was answered with. */
+function otherwise(answer: Record<string, unknown>): EtcdKeyValue | undefined {
+  const [response] = (answer['responses'] ?? []) as { response_range?: { kvs?: EtcdKeyValue[] } }[];
+  return response?.response_range?.kvs?.[0];
 }
 
 /** Fields that are empty are left out. */
