@@ -1,4 +1,5 @@
 /** @file The worlds of one exploration as rows of numbers: what a row means, which step leads to which row, and one row for worlds that behave alike. */
+import type { EmitRow } from '@backwire/testing';
 import type { GlobalId, MemberKey } from '../src/protocol/ids.ts';
 import { ALL_RULES, type Rules } from '../src/protocol/rules.ts';
 import type { ProtocolWorker } from '../src/protocol/worker.ts';
@@ -12,12 +13,6 @@ const OBJECT_OF_OWNER: GlobalId = { member: OWNER, local: 0 };
 const OBJECT_OF_USER: GlobalId = { member: 1, local: 0 };
 const FORK_OF_CREATOR: GlobalId = { member: 1, local: 1 };
 const TIMED_OUT = { code: 'deadline-exceeded', text: 'timed out' };
-
-/**
- * Takes the world of a step: in its one form, and as it came about, with the users under the names they had before. Both rows are
- * overwritten by the next step.
- */
-export type Emit = (row: Uint32Array, label: () => string, unrenamed: Uint32Array) => void;
 
 /** Events that are told apart at one worker; an event's number is its kind and up to three small arguments. */
 const EVENT = { share: 1, drop: 2, giveUp: 3, runCreation: 4, ownerShare: 5, deliver: 6, view: 7, unsent: 8 } as const;
@@ -46,7 +41,7 @@ export class Worlds {
   private readonly renamings: readonly Renaming[];
   /** For each renaming, where each place of the new row comes from. */
   private readonly sources: readonly Uint8Array[];
-  private readonly emit: { to: Emit | undefined } = { to: undefined };
+  private readonly emit: { to: EmitRow | undefined } = { to: undefined };
 
   constructor(bounds: Bounds) {
     this.bounds = bounds;
@@ -94,7 +89,7 @@ export class Worlds {
   }
 
   /** Tells every step out of the world of a row. */
-  steps(from: Uint32Array, emit: Emit): void {
+  steps(from: Uint32Array, emit: EmitRow): void {
     this.emit.to = emit;
     const deaths = from[this.deathsAt] as number;
     const left = from[this.leftAt] as number;

@@ -12,6 +12,7 @@ export * from './shrink.ts';
 export * from './seeds.ts';
 export * from './explorer.ts';
 export * from './replay-model.ts';
+export * from './row-explorer.ts';
 export * from './canonical.ts';
 export { HashSet64 } from './hash-set.ts';
 export * from './free-port.ts';
