@@ -17,11 +17,16 @@ export interface Bounds {
   /** The store does not run while it is away, and its host says so. @default only silence */
   readonly down?: boolean;
   readonly rules?: Partial<AgreementRules>;
-  /** What has been done before the exploration begins. */
-  readonly begun?: readonly string[];
   /** What is under way arrives, in one order, before anything else happens inside the group. @default messages are as slow as all else */
   readonly prompt?: boolean;
 }
 
 /** Two that do not reach each other: workers by their ranks, or the store. */
 export type Pair = readonly [number | 'store', number | 'store'];
+
+/** What happens to a small group, and how it has to end. */
+export interface Scenario extends Bounds {
+  readonly name: string;
+  /** What must be true of a group that has come to rest, by the ranks that have ended by themselves or were put out; undefined = it is. */
+  readonly ends?: ((ended: readonly number[]) => string | undefined) | undefined;
+}

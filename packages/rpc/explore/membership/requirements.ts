@@ -1,52 +1,68 @@
-/** @file What must hold in every state of a world, and in those in which everything has come to rest. */
-import type { Bounds } from './bounds.ts';
-import { isOn, reaches, type Rest, type Worker } from './state.ts';
-import { lifeOf, type Life } from '../../src/protocol/membership.ts';
+/** @file What must hold in every world, and in those in which everything has come to rest. */
+import type { Rows } from './rows.ts';
 
 /** What contradicts what has to hold in every state. */
-export function contradiction(bounds: Bounds, workers: readonly Worker[]): string | undefined {
-  const live = workers.filter(({ alive }) => alive);
-  for (const a of live)
-    for (const b of live) {
-      const [x, y] = [a, b].map(({ membership }) => [...membership.unwritten.keys()]) as [Life[], Life[]];
-      if (a.membership.stored.epoch !== b.membership.stored.epoch || x.length > y.length) continue;
-      if (!x.every((life) => y.includes(life))) return `${a.life} decided on ${x.join()}, ${b.life} on ${y.join()}`;
+export function contradiction(rows: Rows, row: Uint32Array): string | undefined {
+  const { bounds, size } = rows;
+  for (let i = 0; i < size; i++) {
+    const a = rows.facts(row, i);
+    if (a.end !== undefined && a.end !== 'killed' && bounds.cut === undefined)
+      return `${rows.lifeOf(i)} was put out or stopped (${a.end}), and nothing was cut`;
+    if (!a.alive || a.unwritten === 0) continue;
+    for (let j = i + 1; j < size; j++) {
+      const b = rows.facts(row, j);
+      // Of two decisions one contains the other.
+      const both = a.unwritten & b.unwritten;
+      if (b.alive && a.epoch === b.epoch && both !== a.unwritten && both !== b.unwritten)
+        return `${rows.lifeOf(i)} decided on ${ranks(a.unwritten)}, ${rows.lifeOf(j)} on ${ranks(b.unwritten)}`;
     }
-  for (const { end, life } of workers) {
-    if (end === undefined || end === 'killed' || bounds.cut !== undefined) continue;
-    return `${life} was put out or stopped (${end}), and nothing was cut`;
   }
   return undefined;
 }
 
 /** What is wrong with a world in which everything has come to rest. */
-export function faultAtRest(bounds: Bounds, workers: readonly Worker[], rest: Rest): string | undefined {
-  const live = workers.filter(isOn);
-  for (const worker of live) {
-    const { life, agreement, membership, parked } = worker;
-    const alive = sideOf(bounds, rest, worker, live).map((each) => each.life);
-    const has = membership.view.members.map(lifeOf);
-    const dead = has.find((member) => !alive.includes(member));
-    const lone = live.length === 1 && bounds.size === 2;
-    if (dead !== undefined && !lone) return `${life} counts ${dead} as a member`;
-    const missing = alive.find((other) => !has.includes(other));
-    if (missing !== undefined) return `${life} does not count ${missing} as a member`;
-    if (parked.length > 0) return `${life} has not answered a fence`;
-    if (!rest.storeIsUp || !reaches(bounds, rest, worker, 'store')) continue;
-    if (membership.unwritten.size > 0) return `${life} has not written what was decided`;
-    if (!rest.cut && agreement.isTroubled(rest.clock)) return `${life} is in doubt still`;
-    if (membership.stored.epoch !== rest.view.epoch) return `${life} does not know the view`;
+export function faultAtRest(rows: Rows, row: Uint32Array): string | undefined {
+  const { size } = rows;
+  let live = 0;
+  for (let rank = 0; rank < size; rank++) if (rows.facts(row, rank).isOn) live |= 1 << rank;
+  for (let rank = 0; rank < size; rank++) {
+    const { isOn, members, parks, unwritten, troubled, epoch } = rows.facts(row, rank);
+    if (!isOn) continue;
+    const life = rows.lifeOf(rank);
+    const alive = sideOf(rows, row, rank, live);
+    const lone = live === 1 << rank && size === 2;
+    if ((members & ~alive) !== 0 && !lone) return `${life} counts ${ranks(members & ~alive)} as members`;
+    if ((alive & ~members) !== 0) return `${life} does not count ${ranks(alive & ~members)} as members`;
+    if (parks) return `${life} has not answered a fence`;
+    if (!rows.storeRuns(row) || !rows.reaches(row, rank, size)) continue;
+    if (unwritten !== 0) return `${life} has not written what was decided`;
+    if (!rows.isCut(row) && troubled) return `${life} is in doubt still`;
+    if (epoch !== rows.store(row).epoch) return `${life} does not know the view`;
   }
   return undefined;
 }
 
 /** Those that a worker reaches, or who are reached by one of those, and so on; through the store too. */
-function sideOf(bounds: Bounds, rest: Rest, worker: Worker, live: readonly Worker[]): Worker[] {
-  const side: (Worker | 'store')[] = [worker];
-  const other: (Worker | 'store')[] = [...live.filter((each) => each !== worker), 'store'];
-  const touch = (a: Worker | 'store', b: Worker | 'store'): boolean =>
-    a === 'store' ? b !== 'store' && reaches(bounds, rest, b, a) : reaches(bounds, rest, a, b);
-  for (const a of side)
-    for (const b of [...other]) if (!side.includes(b) && touch(a, b) && (rest.storeIsUp || b !== 'store')) side.push(b);
-  return side.filter((each) => each !== 'store');
+function sideOf(rows: Rows, row: Uint32Array, rank: number, live: number): number {
+  const { size } = rows;
+  const others = rows.storeRuns(row) ? live | (1 << size) : live;
+  let side = 1 << rank;
+  for (let before = 0; before !== side;) {
+    before = side;
+    for (let a = 0; a <= size; a++)
+      for (let b = 0; b <= size; b++)
+        if (a !== b && (side & (1 << a)) !== 0 && (others & (1 << b)) !== 0 && touch(rows, row, a, b)) side |= 1 << b;
+  }
+  return side & ~(1 << size);
+}
+
+function touch(rows: Rows, row: Uint32Array, a: number, b: number): boolean {
+  return a === rows.size ? rows.reaches(row, b, a) : rows.reaches(row, a, b);
+}
+
+function ranks(mask: number): string {
+  return [...mask.toString(2)]
+    .reverse()
+    .flatMap((bit, rank) => (bit === '1' ? [`w${rank}`] : []))
+    .join();
 }

@@ -1,7 +1,5 @@
 /** @file What is explored of the agreement of members: deaths, stalls and cuts, with the store there, away, and back. */
-import type { Pair } from './bounds.ts';
-import type { Scenario } from './model.ts';
-import type { World } from './world.ts';
+import type { Pair, Scenario } from './bounds.ts';
 
 type Part = readonly (number | 'store')[];
 
@@ -10,18 +8,25 @@ export function scenarios(sizes: readonly number[]): Scenario[] {
   return sizes.flatMap((size) => [...deaths(size), ...stalls(size), ...cuts(size)]);
 }
 
-const STORES = [undefined, 'same', 'empty', 'never'] as const;
-/** What is explored of larger groups: the rest of it grows past what can be explored to its end. */
-const LARGE = 5;
-const LARGE_STORES = [undefined, 'never'] as const;
+/** What becomes of the store; while it is away it is silent, or its host says that it does not run. */
+type Store = Pick<Scenario, 'store' | 'down'>;
 
-function storesOf(size: number): readonly (typeof STORES)[number][] {
-  return size < LARGE ? STORES : LARGE_STORES;
+const UP: Store = {};
+const OUTAGES: readonly Store[] = [false, true].flatMap((down) =>
+  (['same', 'empty', 'never'] as const).map((store) => ({ store, down })),
+);
+/** Of larger groups less is explored: the rest takes hours. */
+const LARGE = 5;
+
+function storesOf(size: number): readonly Store[] {
+  const few = OUTAGES.filter(({ store, down }) => store !== 'empty' && down !== true);
+  return [UP, ...(size < LARGE ? OUTAGES : few)];
 }
 
-function storeText(store: (typeof STORES)[number]): string {
+function storeText({ store, down }: Store): string {
   if (store === undefined) return 'store up';
-  return store === 'never' ? 'store away for good' : `store away, back ${store}`;
+  const away = down === true ? 'down' : 'away';
+  return store === 'never' ? `store ${away} for good` : `store ${away}, back ${store}`;
 }
 
 function deaths(size: number): Scenario[] {
@@ -32,7 +37,7 @@ function deaths(size: number): Scenario[] {
         name: `${size} workers, ${of} dies (${how}), ${storeText(store)}`,
         size,
         death: { of, how },
-        ...(store && { store }),
+        ...store,
         ends: nobody,
       })),
     ),
@@ -44,12 +49,11 @@ function stalls(size: number): Scenario[] {
     name: `${size} workers, 0 stands still, ${storeText(store)}`,
     size,
     stall: 0,
-    ...(store && { store }),
+    ...store,
     ends: nobody,
   }));
 }
 
-/** What is cut is mended at any time where that can be explored to its end: three workers, and the halves of four. */
 function cuts(size: number): Scenario[] {
   const all = range(0, size);
   const [oldest, rest] = [range(0, 1), range(1, size)];
@@ -63,14 +67,20 @@ function cuts(size: number): Scenario[] {
       ...parted(size, [oldest, rest], rest),
       ...parted(size, [before, youngest], before),
       ...parted(size, singles, oldest).filter(unmended),
+      ...outages(size, [oldest, rest], rest),
+      ...outages(size, [before, youngest], before),
       ...twoApart(size),
     ];
   }
   // Of two halves the one with the oldest stays.
   const halves = parted(size, [small, large], stays);
   if (size >= LARGE) return halves.filter((half) => unmended(half) && !half.name.endsWith('store with nobody'));
-  const uneven = [...parted(size, [oldest, rest], rest), ...parted(size, [before, youngest], before)];
-  return [...halves, ...uneven.filter(unmended), ...twoApart(size)];
+  return [
+    ...halves,
+    ...parted(size, [oldest, rest], rest),
+    ...parted(size, [before, youngest], before),
+    ...twoApart(size),
+  ];
 }
 
 /** A cut into parts, of which `stays` goes on where everybody reaches the store; or the store is with one of them, or with none. */
@@ -99,6 +109,22 @@ function parted(size: number, parts: readonly Part[], stays: Part): Scenario[] {
   });
 }
 
+/** A cut into parts, with a store that everybody reaches until it goes: somebody may be put out before that, while it is away, or after. */
+function outages(size: number, parts: readonly Part[], majority: Part): Scenario[] {
+  const text = parts.map((part) => part.join('')).join('|');
+  const others = range(0, size).filter((rank) => !majority.includes(rank));
+  return [true, false].flatMap((mended) =>
+    OUTAGES.map((store) => ({
+      name: `${size} workers, cut ${text}${mended ? ', mended' : ''}, ${storeText(store)}`,
+      size,
+      mended,
+      cut: between(parts),
+      ...store,
+      ends: someEnd(others),
+    })),
+  );
+}
+
 /** Two that do not reach each other, in a group that is well. */
 function twoApart(size: number): Scenario[] {
   return storesOf(size).flatMap((store) =>
@@ -106,26 +132,19 @@ function twoApart(size: number): Scenario[] {
       name: `${size} workers, ${pair.join(' and ')} apart, ${storeText(store)}`,
       size,
       cut: [pair],
-      ...(store && { store }),
+      ...store,
       ends: nobody,
     })),
   );
 }
 
-/** The ranks that have ended by themselves or were put out. */
-function ended(world: World): number[] {
-  return world.workers.filter(({ end }) => end === 'fenced' || end === 'stop').map(({ rank }) => rank);
-}
-
-function nobody(world: World): string | undefined {
-  const those = ended(world);
+function nobody(those: readonly number[]): string | undefined {
   return those.length === 0 ? undefined : `[${those.join()}] ended`;
 }
 
 /** All of these have ended and nobody else; or only some of them, when it was `mended` in time. */
 function endsOf(ranks: readonly (number | 'store')[], mended: boolean): Scenario['ends'] {
-  return (world) => {
-    const those = ended(world);
+  return (those) => {
     const other = those.some((rank) => !ranks.includes(rank));
     return other || (!mended && those.length !== ranks.length) ? `[${those.join()}] ended` : undefined;
   };
@@ -133,8 +152,7 @@ function endsOf(ranks: readonly (number | 'store')[], mended: boolean): Scenario
 
 /** Some of one of these sets have ended, and none of the others. */
 function someEnd(...sets: readonly (readonly number[])[]): Scenario['ends'] {
-  return (world) => {
-    const those = ended(world);
+  return (those) => {
     return sets.some((ranks) => those.every((rank) => ranks.includes(rank))) ? undefined : `[${those.join()}] ended`;
   };
 }

@@ -1,62 +1,81 @@
-/** @file What is on its way between the workers of a world, in order for each pair. */
-import type { Life, View } from '../../src/protocol/membership.ts';
-import type { Report } from '../../src/protocol/opinions.ts';
+/** @file What is on its way between the workers of a world, in order for each pair, as small numbers. */
+import type { Forms } from './forms.ts';
+import type { Packet } from './packet.ts';
 
-export type Packet =
-  | { readonly kind: 'report'; readonly report: Report; readonly view: View | undefined }
-  /** What an owner of remote values asks after a death: whoever answers has cut its session with all of `removed`. */
-  | { readonly kind: 'fence'; readonly number: number; readonly removed: readonly Life[] };
+/** Queues of packets by their numbers; 0 is the empty one. */
+export class Queues {
+  readonly packets: Packet[] = [];
+  private readonly forms: Forms;
+  private readonly packetNumbers = new Map<string, number>();
+  private readonly contents: (readonly number[])[] = [[]];
+  private readonly numbers = new Map<string, number>([['', 0]]);
+  private readonly appended: Map<number, number>[] = [new Map<number, number>()];
+  private readonly rests: number[] = [0];
 
-/** Workers are known by rank. */
-export class Wires {
-  private readonly packets: Map<string, readonly Packet[]>;
-
-  constructor(packets: ReadonlyMap<string, readonly Packet[]> = new Map()) {
-    this.packets = new Map(packets);
+  constructor(forms: Forms) {
+    this.forms = forms;
   }
 
-  copy(): Wires {
-    return new Wires(this.packets);
+  packet(packet: Packet): number {
+    const text = this.forms.packet(packet);
+    let number = this.packetNumbers.get(text);
+    if (number === undefined) {
+      number = this.packets.push(frozen(packet)) - 1;
+      this.packetNumbers.set(text, number);
+    }
+    return number;
   }
 
-  first(from: number, to: number): Packet | undefined {
-    return this.packets.get(`${from}>${to}`)?.[0];
+  /** The number of the packet that arrives next. */
+  first(queue: number): number {
+    return (this.contents[queue] as number[])[0] as number;
   }
 
-  take(from: number, to: number): Packet | undefined {
-    const key = `${from}>${to}`;
-    const [packet, ...later] = this.packets.get(key) ?? [];
-    this.packets.set(key, later);
-    return packet;
+  /** What is left when that has arrived. */
+  rest(queue: number): number {
+    return (this.rests[queue] ??= this.number((this.contents[queue] as number[]).slice(1)));
   }
 
-  put(from: number, to: number, packet: Packet): void {
-    const key = `${from}>${to}`;
-    const wire = this.packets.get(key) ?? [];
-    const last = wire.at(-1);
-    // A later report says all that the one before it said.
-    if (packet.kind === 'report' && last?.kind === 'report') {
-      const asks = packet.report.asks || last.report.asks;
-      const view = packet.view ?? last.view;
-      const both = Object.freeze({ ...packet, report: Object.freeze({ ...packet.report, asks }), view });
-      this.packets.set(key, [...wire.slice(0, -1), both]);
-    } else this.packets.set(key, [...wire, Object.freeze(packet)]);
+  packetsOf(queue: number): Packet[] {
+    return (this.contents[queue] as readonly number[]).map((number) => this.packets[number] as Packet);
   }
 
-  /** The connections of a worker that is over. */
-  drop(rank: number): void {
-    for (const key of this.packets.keys())
-      if (key.startsWith(`${rank}>`) || key.endsWith(`>${rank}`)) this.packets.delete(key);
+  append(queue: number, packet: number): number {
+    const appended = this.appended[queue] as Map<number, number>;
+    let number = appended.get(packet);
+    if (number === undefined) {
+      const before = this.contents[queue] as readonly number[];
+      const last = before.at(-1);
+      const both = last === undefined ? undefined : this.both(last, packet);
+      number = this.number(both === undefined ? [...before, packet] : [...before.slice(0, -1), both]);
+      appended.set(packet, number);
+    }
+    return number;
   }
 
-  /** To be written down: views by their epoch. */
-  plain(): [wire: string, packets: unknown][] {
-    return [...this.packets]
-      .filter(([, packets]) => packets.length > 0)
-      .map(([key, packets]): [string, unknown] => [
-        key,
-        packets.map((packet) => (packet.kind === 'report' ? { ...packet, view: packet.view?.epoch } : packet)),
-      ])
-      .sort(([x], [y]) => (x < y ? -1 : 1));
+  /** A later report says all that the one before it said. */
+  private both(first: number, second: number): number | undefined {
+    const [last, packet] = [this.packets[first], this.packets[second]];
+    if (last?.kind !== 'report' || packet?.kind !== 'report') return undefined;
+    const asks = packet.report.asks || last.report.asks;
+    return this.packet({ kind: 'report', report: { ...packet.report, asks }, view: packet.view ?? last.view });
   }
+
+  private number(packets: readonly number[]): number {
+    const text = packets.join();
+    let number = this.numbers.get(text);
+    if (number === undefined) {
+      number = this.contents.push(packets) - 1;
+      this.numbers.set(text, number);
+      this.appended.push(new Map());
+    }
+    return number;
+  }
+}
+
+/** Workers keep what comes, and are copied often. */
+function frozen(packet: Packet): Packet {
+  if (packet.kind === 'report') Object.freeze(packet.report);
+  else Object.freeze(packet.removed);
+  return Object.freeze(packet);
 }
