@@ -1,7 +1,8 @@
 /** @file What a group does with a notice of its launcher. */
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { inLoop } from '../liveness/keep-alive.ts';
-import { lifeOf } from '../protocol/membership.ts';
+import { encodeView, lifeOf, type ViewMember } from '../protocol/membership.ts';
+import { watchedBy } from '../protocol/watchers.ts';
 import { memoryStore } from '../stores/memory.ts';
 import type { Store, StoreEvent } from '../stores/store.ts';
 import { Group } from './group.ts';
@@ -96,4 +97,28 @@ it('puts out from the view that it knows, and reads it only where another has ch
   asked.length = 0;
   await group.evict([lifeOf(d.member)]);
   expect(asked).toEqual(['get']);
+});
+
+it('leaves one that others watch to them for the longer the more members there are, and puts it out if they do not', async () => {
+  const asked: string[] = [];
+  const store = memoryStore('left-to-watchers');
+  const group = groupOn(counted(deaf(store), asked), memoryStore('left-to-watchers-root'));
+  const at = { size: undefined, endpoints: [], host: 'h', extensions: [] };
+  const { member, view } = await group.join({ name: 'a', id: 0, ...at }, Infinity);
+  const others = Array.from({ length: 500 }, (_, i) => ({ ...member, name: `w${i}`, id: i + 1 }));
+  const members = [member, ...others];
+  await store.set('view', encodeView({ ...view, epoch: view.epoch + 1, members }));
+  await group.refresh();
+  const watched = new Set(watchedBy(member, members));
+  const dead = others.find((other) => !watched.has(other)) as ViewMember;
+
+  asked.length = 0;
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  cleanups.push(() => vi.useRealTimers());
+  const put = group.evict([lifeOf(dead)]);
+  await vi.advanceTimersByTimeAsync(2_900);
+  expect(asked).toEqual([]);
+  await vi.advanceTimersByTimeAsync(1_200);
+  expect((await put).members.length).toBe(500);
+  expect(asked).toEqual(['compareAndSet']);
 });

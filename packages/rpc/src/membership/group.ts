@@ -80,8 +80,9 @@ const LEASELESS_MS = 2_000;
 
 /** In groups of so many everybody puts out who is gone; in larger ones its watchers do, */
 const FEW_MEMBERS = 8;
-/** and the others, if those have not in so long. */
+/** and the others, if those have not in so long, and in so much more for each member: that is how long the store takes to set the view and to tell it. */
 const WATCHERS_MS = 1_000;
+const WATCHERS_MS_PER_MEMBER = 4;
 
 const decoder = new TextDecoder();
 
@@ -147,7 +148,7 @@ export class Group {
     const all = new Set(lives);
     const self = this.self === undefined ? undefined : lifeOf(this.self);
     if (this.isLeftToWatchers(all)) {
-      await sleep(WATCHERS_MS * (1 + Math.random()));
+      await sleep(WATCHERS_MS * (1 + Math.random()) + WATCHERS_MS_PER_MEMBER * this.known.members.length);
       if (!this.known.members.some((member) => all.has(lifeOf(member)))) return this.known;
     }
     this.options.logger.info({ workers: [...all] }, 'evicting workers that are gone');
