@@ -15,7 +15,7 @@ const UP: Store = {};
 const OUTAGES: readonly Store[] = [false, true].flatMap((down) =>
   (['same', 'empty', 'never'] as const).map((store) => ({ store, down })),
 );
-/** Of larger groups less is explored: the rest takes hours. */
+/** Of larger groups less is explored, to stay within half an hour. */
 const LARGE = 5;
 
 function storesOf(size: number): readonly Store[] {
@@ -98,7 +98,10 @@ function parted(size: number, parts: readonly Part[], stays: Part): Scenario[] {
       const sides = parts.map((side) => (side === part ? [...side, 'store' as const] : side));
       // The part with the store puts the others out, and a majority of those it: as long as the cut lasts both go on, and then those with the store.
       const goOn = parts.some((other) => other !== part && 2 * other.length > size);
-      const ends = mended ? someEnd(without, [...part] as number[]) : endsOf(goOn ? [] : without, false);
+      const withStore = [...part] as number[];
+      // Of three, two can decide that the third is gone as well, whom the store's side has put out: then that side is put out too.
+      const both = goOn && without.length > 2 ? without.map((one) => [...withStore, one]) : [];
+      const ends = mended ? someEnd(without, withStore, ...both) : endsOf(goOn ? [] : without, false);
       found.push({ ...one, name: `${about}, store with ${part.join('')}`, cut: between(sides), ends });
     });
     const majority = parts.find((part) => 2 * part.length > size);
