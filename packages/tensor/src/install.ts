@@ -43,9 +43,10 @@ function exactly<T extends Bodies>(given: T & Record<Exclude<keyof T, keyof Bodi
   return given;
 }
 
-// What modules export for other operations, or as functions only.
+// What modules export for other operations, or as functions only, and what is another thing for sparse tensors.
 const { applyView: _applyView, ...viewMethods } = views;
 const { bincount: _bincount, ...structureMethods } = structure;
+const { add_, sub_, mul_, div_, ...inPlaceMethods } = inPlace;
 const { prelu: _prelu, softplusWith: _softplusWith, ...activationMethods } = activations;
 
 /** Leaving a method out, or having one that has no type in methods.ts, does not compile. */
@@ -56,7 +57,7 @@ const methods = exactly({
   ...unary,
   ...reduce,
   ...matrices,
-  ...inPlace,
+  ...inPlaceMethods,
   ...viewMethods,
   ...structureMethods,
   ...activationMethods,
@@ -67,11 +68,11 @@ const methods = exactly({
   to: (t, target: never) => (t.sparse !== undefined && isDType(target) ? castSparse(t, target) : copies.to(t, target)),
   toTf: interop.toTf,
   add_: (t, b: Tensor | number, options?: { alpha?: number }) =>
-    t.sparse === undefined ? inPlace.add_(t, b, options) : addSparseInPlace(t, b, options?.alpha ?? 1),
+    t.sparse === undefined ? add_(t, b, options) : addSparseInPlace(t, b, options?.alpha ?? 1),
   sub_: (t, b: Tensor | number, options?: { alpha?: number }) =>
-    t.sparse === undefined ? inPlace.sub_(t, b, options) : addSparseInPlace(t, b, -(options?.alpha ?? 1)),
-  mul_: (t, b: Tensor | number) => (t.sparse === undefined ? inPlace.mul_(t, b) : mulSparseInPlace(t, b)),
-  div_: (t, b: Tensor | number) => (t.sparse === undefined ? inPlace.div_(t, b) : divSparseInPlace(t, b)),
+    t.sparse === undefined ? sub_(t, b, options) : addSparseInPlace(t, b, -(options?.alpha ?? 1)),
+  mul_: (t, b: Tensor | number) => (t.sparse === undefined ? mul_(t, b) : mulSparseInPlace(t, b)),
+  div_: (t, b: Tensor | number) => (t.sparse === undefined ? div_(t, b) : divSparseInPlace(t, b)),
   clamp,
   maskedFill,
   softmax: softmaxes.softmax,
