@@ -93,7 +93,7 @@ class FileWriter extends ObjectWriter {
     return this.remember();
   }
 
-  protected override global(module: string, name: string): void {
+  override global(module: string, name: string): void {
     super.global(module === 'builtins' ? BUILTINS : module, name);
   }
 

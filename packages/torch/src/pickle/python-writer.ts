@@ -84,7 +84,7 @@ class PythonWriter extends ObjectWriter {
     return this.remembered++;
   }
 
-  protected override string(value: string): void {
+  override string(value: string): void {
     const known = this.strings.get(value);
     if (known !== undefined) return this.recall(known);
     const bytes = encodeText(value);
@@ -94,7 +94,7 @@ class PythonWriter extends ObjectWriter {
     this.strings.set(value, this.memoize());
   }
 
-  protected override global(module: string, name: string): void {
+  override global(module: string, name: string): void {
     const key = `${module} ${name}`;
     const known = this.globals.get(key);
     if (known !== undefined) return this.recall(known);

@@ -75,7 +75,7 @@ export abstract class PickleWriter {
   }
 
   /** Strings are remembered by their content. */
-  protected string(value: string): void {
+  string(value: string): void {
     const known = this.strings.get(value);
     if (known !== undefined) return this.recall(known);
     this.unicode(encodeText(value));
@@ -87,7 +87,7 @@ export abstract class PickleWriter {
     this.out.raw(bytes);
   }
 
-  protected global(module: string, name: string): void {
+  global(module: string, name: string): void {
     const key = `${module}\n${name}\n`;
     const known = this.globals.get(key);
     if (known !== undefined) return this.recall(known);
