@@ -26,7 +26,7 @@ const stackOp = defineOp<{ dim: number }>(['stackSparse', 'stack'], same(ALL), (
     ) as Tensor<'int64'>,
     values: concat(parts.map(({ values }) => values)),
     coalesced: false,
-    shape: (inputs[0]).shape.toSpliced(dim, 0, inputs.length),
+    shape: inputs[0].shape.toSpliced(dim, 0, inputs.length),
   });
 });
 
