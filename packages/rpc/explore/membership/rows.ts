@@ -5,7 +5,7 @@ import type { Life } from '../../src/protocol/membership.ts';
 import type { Opinion } from '../../src/protocol/opinions.ts';
 
 /** What can happen from outside, once each. */
-export const EVENTS = ['death', 'stall', 'wakes', 'cut', 'mended', 'store goes', 'store returns'] as const;
+const EVENTS = ['death', 'stall', 'wakes', 'cut', 'mended', 'store goes', 'store returns'] as const;
 export type Event = (typeof EVENTS)[number];
 export const BIT = Object.fromEntries(EVENTS.map((event, i) => [event, 1 << i])) as Readonly<Record<Event, number>>;
 
