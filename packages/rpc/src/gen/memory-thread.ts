@@ -23,7 +23,7 @@ const readPart = partReader(rangeReader(libc));
 const control = new Int32Array(data.control);
 const job = new BigInt64Array(data.job);
 Atomics.store(control, 4, Number(libc.func("int gettid()")()));
-for (;;) {
+while (Atomics.load(control, 5) === 0) {
 	const word = Atomics.load(control, 0);
 	const part = word & 255;
 	if (part >= Atomics.load(control, 3)) {

@@ -1,5 +1,6 @@
 /** @file Two threads read the memory of a process: whole, in place, and without leaving a thread behind. */
 import { createHash } from 'node:crypto';
+import { readdirSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { crossMemory, type CrossMemory } from './cma-memory.ts';
 import { holdHelper, letHelperGo, memoryHelper } from './memory-helper.ts';
@@ -93,3 +94,22 @@ describe.skipIf(memory === undefined)('two threads', () => {
     await expect.poll(() => memoryHelper(unused), { timeout: 20_000 }).toBeDefined();
   });
 });
+
+describe.skipIf(memory === undefined)('a thread that nobody wants any more', () => {
+  // Stopped while it loaded the package, which takes it some 20 ms, it took the whole process with it.
+  test('may be let go at any moment of its start, and is gone after it', { timeout: 60_000 }, async () => {
+    const before = threads();
+    for (let ms = 0; ms < 60; ms++) {
+      holdHelper();
+      expect(memoryHelper(unused)).toBeUndefined();
+      await new Promise((resolve) => setTimeout(resolve, ms));
+      letHelperGo();
+    }
+    await expect.poll(threads, { timeout: 20_000 }).toBeLessThanOrEqual(before);
+  });
+});
+
+/** How many this process has, by what the kernel says. */
+function threads(): number {
+  return readdirSync('/proc/self/task').length;
+}

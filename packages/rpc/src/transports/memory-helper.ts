@@ -5,6 +5,7 @@ import { MEMORY_THREAD } from '../gen/memory-thread.ts';
 import {
   CONTROL_BYTES,
   DONE,
+  ENDED,
   FAILED,
   JOB_BYTES,
   PARTS,
@@ -129,9 +130,11 @@ export class MemoryHelper {
     return Atomics.load(control, FAILED) === 0;
   }
 
+  /** A thread that still loads the package ends by itself when it has: stopped in the middle of that it takes the process with it. */
   end(): void {
     this.broken = true;
-    void this.worker.terminate();
+    Atomics.store(this.control, ENDED, 1);
+    if (Atomics.load(this.control, READY) !== 0) void this.worker.terminate();
   }
 
   private awaitParts(others: number): void {

@@ -14,6 +14,8 @@ export const FAILED = 2;
 export const PARTS = 3;
 /** The thread's number for the system, once it is ready. */
 export const READY = 4;
+/** Not 0 once nobody wants the thread any more. */
+export const ENDED = 5;
 export const CONTROL_BYTES = 32;
 /** A job: the process, where to, where from, how long, and how long a part is; a BigInt64Array. */
 export const JOB_BYTES = 40;

@@ -2,6 +2,7 @@
 import { workerData } from 'node:worker_threads';
 import {
   DONE,
+  ENDED,
   FAILED,
   PARTS,
   PART_MASK,
@@ -20,7 +21,8 @@ const control = new Int32Array(data.control);
 const job = new BigInt64Array(data.job);
 
 Atomics.store(control, READY, Number(libc.func('int gettid()')()));
-for (;;) {
+// Whoever ends it looks at READY after saying so, and this the other way round: one of the two sees the other's.
+while (Atomics.load(control, ENDED) === 0) {
   const word = Atomics.load(control, WORD);
   const part = word & PART_MASK;
   if (part >= Atomics.load(control, PARTS)) {
