@@ -1,6 +1,7 @@
 /** @file The values under a prefix of a store, now and as they change, through outages of the store. */
 import { RpcError } from '../base/errors.ts';
 import type { Logger } from '../base/options.ts';
+import { sleep } from '../base/within.ts';
 import type { Store } from '../stores/store.ts';
 
 /** Between two tries to list. */
@@ -45,7 +46,7 @@ async function listAll(
     } catch (error) {
       if (RpcError.from(error).code !== 'unavailable') throw error;
       logger.debug({ error }, 'the store could not be listed yet');
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      await sleep(RETRY_MS);
     }
   }
 }

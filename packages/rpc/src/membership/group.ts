@@ -8,6 +8,7 @@ import { followPrefix } from './follow-prefix.ts';
 import { missing, mixed, notUnique } from './join-errors.ts';
 import type { Logger } from '../base/options.ts';
 import { processId } from '../base/platform.ts';
+import { sleep } from '../base/within.ts';
 import { freeId, type Wish } from '../protocol/admission.ts';
 import {
   EMPTY_VIEW,
@@ -23,7 +24,7 @@ import {
   type View,
   type ViewMember,
 } from '../protocol/membership.ts';
-import { watchedBy } from '../protocol/watchers.ts';
+import { waitForWatchers } from '../protocol/watchers.ts';
 import { watchWhileJoining, type Watching } from './waiting.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
@@ -77,12 +78,6 @@ const RETRY_MS = 200;
 const PATIENCE_MS = 2_000;
 /** A lease of a former life that is not seen for so long is gone, although others do not say so. */
 const LEASELESS_MS = 2_000;
-
-/** In groups of so many everybody puts out who is gone; in larger ones its watchers do, */
-const FEW_MEMBERS = 8;
-/** and the others, if those have not in so long, and in so much more for each member: that is how long the store takes to set the view and to tell it. */
-const WATCHERS_MS = 1_000;
-const WATCHERS_MS_PER_MEMBER = 4;
 
 const decoder = new TextDecoder();
 
@@ -147,8 +142,9 @@ export class Group {
   async evict(lives: Iterable<Life>, still?: (life: Life) => boolean | Promise<boolean>): Promise<View> {
     const all = new Set(lives);
     const self = this.self === undefined ? undefined : lifeOf(this.self);
-    if (this.isLeftToWatchers(all)) {
-      await sleep(WATCHERS_MS * (1 + Math.random()) + WATCHERS_MS_PER_MEMBER * this.known.members.length);
+    const waitMs = this.self === undefined ? 0 : waitForWatchers(this.self, all, this.known.members, Math.random());
+    if (waitMs > 0) {
+      await sleep(waitMs);
       if (!this.known.members.some((member) => all.has(lifeOf(member)))) return this.known;
     }
     this.options.logger.info({ workers: [...all] }, 'evicting workers that are gone');
@@ -159,16 +155,6 @@ export class Group {
       for (const life of all) if (still === undefined || (await still(life))) gone.add(life);
       return removeAll(view, gone, 'dead', self);
     });
-  }
-
-  /**
-   * Those that watch one of them put it out. All others know of it as soon, and each who sets the view has all of it sent to and fro against
-   * everybody else: they wait a moment, in which it is done unless the watchers are gone too.
-   */
-  private isLeftToWatchers(lives: ReadonlySet<Life>): boolean {
-    const { members } = this.known;
-    if (this.self === undefined || members.length <= FEW_MEMBERS) return false;
-    return !watchedBy(this.self, members).some((member) => lives.has(lifeOf(member)));
   }
 
   /** Whether a member's lease is still there, and how long its main loop has been busy. @throws RpcError when the store does not answer. */
@@ -499,8 +485,4 @@ interface Entry {
   readonly anyId: boolean;
   readonly size: number | undefined;
   readonly deadline: number;
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -1,7 +1,7 @@
 /** @file Who watches whom. */
 import { expect, it } from 'vitest';
 import { lifeOf, type ViewMember } from './membership.ts';
-import { watchedBy, WATCHERS } from './watchers.ts';
+import { waitForWatchers, watchedBy, WATCHERS } from './watchers.ts';
 
 function members(size: number): ViewMember[] {
   return Array.from({ length: size }, (_, id) => ({
@@ -29,4 +29,15 @@ it('does not depend on the order of the members', () => {
   const all = members(50);
   const [self] = all as [ViewMember];
   expect(watchedBy(self, [...all].reverse())).toEqual(watchedBy(self, all));
+});
+
+it.each([8, 9, 1_000])('in a group of %i those that do not watch who is gone wait for those that do', (size) => {
+  const all = members(size);
+  const [gone] = all as [ViewMember];
+  const lives = new Set([lifeOf(gone)]);
+  for (const self of all.slice(1)) {
+    const isOwn = size <= 8 || watchedBy(self, all).includes(gone);
+    expect(waitForWatchers(self, lives, all, 0)).toBe(isOwn ? 0 : 1_000 + 4 * size);
+    expect(waitForWatchers(self, lives, all, 0.5)).toBe(isOwn ? 0 : 1_500 + 4 * size);
+  }
 });

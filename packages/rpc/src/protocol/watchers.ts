@@ -1,8 +1,13 @@
 /** @file Who watches whom: every member is watched by a few others, however large the group is. */
-import { lifeOf, type ViewMember } from './membership.ts';
+import { lifeOf, type Life, type ViewMember } from './membership.ts';
 
 /** So many watch each member: one of them may die with it. */
 export const WATCHERS = 2;
+/** In groups of so many everybody puts out who is gone; in larger ones its watchers do, */
+const FEW_MEMBERS = 8;
+/** and the others, if those have not in so long, and in so much more for each member: that is how long the store takes to set the view and to tell it. */
+const WATCHERS_MS = 1_000;
+const WATCHERS_MS_PER_MEMBER = 4;
 
 /**
  * Those that `self` watches: the next few on a ring on which all members stand in the order of a hash of their lives, so that workers of
@@ -23,6 +28,22 @@ export function watchedBy(self: ViewMember, members: readonly ViewMember[], coun
     if (member.name !== self.name) next.push(member);
   }
   return next;
+}
+
+/**
+ * How many milliseconds `self` leaves it to others to put out `lives`; 0 where it is its own to do. Those that watch one of them put it
+ * out: all others know of it as soon, and each who sets the view has all of it sent to and fro against everybody else. They wait a moment,
+ * in which it is done unless the watchers are gone too. `lot`, from 0 to 1, keeps them apart.
+ */
+export function waitForWatchers(
+  self: ViewMember,
+  lives: ReadonlySet<Life>,
+  members: readonly ViewMember[],
+  lot: number,
+): number {
+  if (members.length <= FEW_MEMBERS) return 0;
+  if (watchedBy(self, members).some((member) => lives.has(lifeOf(member)))) return 0;
+  return WATCHERS_MS * (1 + lot) + WATCHERS_MS_PER_MEMBER * members.length;
 }
 
 /** Where a member stands on the ring; two on one place stand in the order of their names. */

@@ -1,4 +1,5 @@
 /** @file The watches of a store in etcd: as few streams as serve all who watch. */
+import { sleep } from '../base/within.ts';
 import { revisionOf, type EtcdApi, type EtcdEvent } from './etcd-api.ts';
 import type { StoreEvent } from './store.ts';
 import { WatchQueue } from './watch-queue.ts';
@@ -146,7 +147,7 @@ export class EtcdWatches {
       onEnd();
       // Whoever waits for it goes on, and is told to list again when there is one.
       inForce();
-      if (!signal.aborted) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      if (!signal.aborted) await sleep(RETRY_MS);
     }
     inForce();
   }

@@ -1,6 +1,7 @@
 /** @file A store in etcd, by its JSON gateway: durable, with leases and watches of its own. */
 import { RpcError } from '../base/errors.ts';
 import { equalBytes } from '../base/platform.ts';
+import { sleep } from '../base/within.ts';
 import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { Adds } from './adds.ts';
 import { EtcdApi, isBusy, revisionOf, type EtcdKeyValue } from './etcd-api.ts';
@@ -267,7 +268,7 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
         this.checkOpen();
         if (!repeatable || tries >= MAX_REPEATS || !isBusy(error)) throw error;
       }
-      await new Promise((resolve) => setTimeout(resolve, tries * REPEAT_MS * (0.5 + Math.random())));
+      await sleep(tries * REPEAT_MS * (0.5 + Math.random()));
     }
   }
 

@@ -1,5 +1,6 @@
 /** @file Opening a store that may not be up yet: trying until it answers, the time is over, or nobody wants it any more. */
 import { RpcError } from '../base/errors.ts';
+import { sleep } from '../base/within.ts';
 import { limited } from './limited.ts';
 
 export interface OpeningLimits {
@@ -34,7 +35,7 @@ export async function openWithin(
           cause: known,
         });
     }
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    await sleep(RETRY_MS);
   }
 }
 

@@ -1,5 +1,6 @@
 /** @file Waiting for keys in a store that cannot wait itself: look, watch until something changes, look again. */
 import { RpcError } from '../base/errors.ts';
+import { sleep } from '../base/within.ts';
 import type { Store } from './store.ts';
 import { settleWait, type WaitLimits } from './wait.ts';
 
@@ -40,7 +41,7 @@ async function follow(
       await appears(store, next, signal);
     } catch (error) {
       if (RpcError.from(error).code !== 'unavailable') throw error;
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      await sleep(RETRY_MS);
     }
   }
 }
