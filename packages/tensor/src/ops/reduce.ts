@@ -61,11 +61,19 @@ function sumsOnDevice(t: Tensor, dims: readonly number[], shape: Shape, mean: bo
   const backend = backendFor('SumBlocks', 'reduce', t.size);
   if (backend === undefined) return undefined;
   const first = dims[0] ?? 0;
-  if (!dims.every((d, i) => d === first + i)) return undefined;
-  const pre = sizeOf(t.shape.slice(0, first));
-  const red = sizeOf(t.shape.slice(first, first + dims.length));
-  const attrs = { pre, red, post: sizeOf(t.shape.slice(first + dims.length)), divisor: mean ? red : 1 };
-  return runKernel(backend, 'SumBlocks', { x: t }, attrs, 'float32', shape);
+  const over = sizeOf(dims.map((d) => t.shape[d] as number));
+  const divisor = mean ? over : 1;
+  const gap = dims.findIndex((d, i) => d !== first + i);
+  if (gap === -1) {
+    const [pre, post] = [sizeOf(t.shape.slice(0, first)), sizeOf(t.shape.slice(first + dims.length))];
+    return runKernel(backend, 'SumBlocks', { x: t }, { pre, red: over, post, divisor }, 'float32', shape);
+  }
+  // All but neighbours in the middle, as of the channels of images.
+  const after = dims[gap] as number;
+  if (first !== 0 || t.rank - after !== dims.length - gap) return undefined;
+  const before = sizeOf(t.shape.slice(0, gap));
+  const attrs = { before, kept: sizeOf(t.shape.slice(gap, after)), after: sizeOf(t.shape.slice(after)), divisor };
+  return runKernel(backend, 'SumAround', { x: t }, attrs, 'float32', shape);
 }
 
 function blocks(t: Tensor, dims: readonly number[]): Blocks {
