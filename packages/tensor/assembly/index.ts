@@ -2,6 +2,7 @@
  * @file The kernels in WebAssembly, written in AssemblyScript: float32 in a heap that is given, at addresses in bytes, sizes in elements.
  * They allocate nothing and keep nothing. Compiled by `npm run generate`.
  */
+export { convolve, convolveFilter, convolveFilterSpace, convolveSpace } from './convolve';
 export * from './elementwise';
 export * from './reduce';
 export { addRows, copyStrided, descendRows, placeStrided, put, take, takeRows } from './move';

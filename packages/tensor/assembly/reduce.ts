@@ -92,6 +92,17 @@ export function sumColumns(a: usize, o: usize, before: i32, n: i32, width: i32, 
   }
 }
 
+/** Of [before, kept, after] the sums over what is on both sides, divided by `divisor`: those of the channels of images. */
+export function sumAround(a: usize, o: usize, before: i32, kept: i32, after: i32, divisor: f64): void {
+  const run = <usize>after * F32;
+  for (let j = 0; j < kept; j++, a += run, o += F32) {
+    let sum: f64 = 0;
+    let at = a;
+    for (let p = 0; p < before; p++, at += <usize>kept * run) sum += total(at, after);
+    store<f32>(o, <f32>(sum / divisor));
+  }
+}
+
 /** Four doubles as float32. */
 @inline
 function narrow(a: v128, b: v128): v128 {

@@ -1,5 +1,5 @@
 /** @file Sliding windows of images [n, c, h, w]: as columns, back from columns, and where their largest elements lie. */
-import { F32, X4 } from './lanes';
+import { F32, pick, X4 } from './lanes';
 import { copyRun } from './move';
 
 /** Images to columns [c kh kw, n outH outW]; padding reads as zero. */
@@ -107,26 +107,71 @@ export function fold(
   }
 }
 
+/** Which of two positions has the larger element, four at a time: the first of equal ones, NaN before everything. */
+@inline
+function larger(value: v128, than: v128): v128 {
+  return v128.or(f32x4.gt(value, than), f32x4.ne(value, value));
+}
+
+/** The positions of the largest of four windows of two by two that lie `step` apart, 1 or 2; the first begins at element `at`. */
+@inline
+function largestOfFours(from: usize, below: usize, at: i32, w: i32, step: i32): v128 {
+  const all = i32x4.mul(i32x4.splat(step), i32x4(0, 1, 2, 3));
+  let a = v128.load(from);
+  let b = v128.load(from, 4);
+  let c = v128.load(below);
+  let d = v128.load(below, 4);
+  if (step == 2) {
+    const e = v128.load(from, 16);
+    const f = v128.load(below, 16);
+    b = v128.shuffle<i32>(a, e, 1, 3, 5, 7);
+    a = v128.shuffle<i32>(a, e, 0, 2, 4, 6);
+    d = v128.shuffle<i32>(c, f, 1, 3, 5, 7);
+    c = v128.shuffle<i32>(c, f, 0, 2, 4, 6);
+  }
+  const first = i32x4.add(i32x4.splat(at), all);
+  const second = i32x4.add(i32x4.splat(at + w), all);
+  let take = larger(b, a);
+  let best = pick(take, i32x4.add(first, i32x4.splat(1)), first);
+  let value = pick(take, b, a);
+  take = larger(c, value);
+  best = pick(take, second, best);
+  value = pick(take, c, value);
+  return pick(larger(d, value), i32x4.add(second, i32x4.splat(1)), best);
+}
+
 /** A row of windows of two by two. */
 @inline
-function largestOfFour(a: usize, o: usize, first: i32, w: i32, sx: i32, outW: i32): void {
-  for (let ox = 0; ox < outW; ox++) {
+function largestInRow(a: usize, o: usize, first: i32, w: i32, sx: i32, outW: i32): void {
+  let ox = 0;
+  if (sx <= 2 && outW >= 4) {
+    while (ox < outW) {
+      // The last four may have been looked at in part before.
+      ox = min(ox, outW - 4);
+      const at = first + ox * sx;
+      const from = a + <usize>at * F32;
+      v128.store(o + <usize>ox * F32, largestOfFours(from, from + <usize>w * F32, at, w, sx));
+      ox += 4;
+    }
+    return;
+  }
+  for (; ox < outW; ox++) {
     const at = first + ox * sx;
     const from = a + <usize>at * F32;
     const below = from + <usize>w * F32;
     let best = at;
     let value = load<f32>(from);
     const b = load<f32>(from, 4);
-    let larger = i32(b > value) | i32(b != b);
-    best = select(at + 1, best, larger);
-    value = select(b, value, larger);
+    let take = i32(b > value) | i32(b != b);
+    best = select(at + 1, best, take);
+    value = select(b, value, take);
     const c = load<f32>(below);
-    larger = i32(c > value) | i32(c != c);
-    best = select(at + w, best, larger);
-    value = select(c, value, larger);
+    take = i32(c > value) | i32(c != c);
+    best = select(at + w, best, take);
+    value = select(c, value, take);
     const d = load<f32>(below, 4);
-    larger = i32(d > value) | i32(d != d);
-    store<i32>(o + <usize>ox * F32, select(at + w + 1, best, larger));
+    take = i32(d > value) | i32(d != d);
+    store<i32>(o + <usize>ox * F32, select(at + w + 1, best, take));
   }
 }
 
@@ -152,7 +197,7 @@ export function largestPositions(
     const base = image * h * w;
     for (let oy = 0; oy < outH; oy++) {
       if (simple) {
-        largestOfFour(a, o, base + oy * sy * w, w, sx, outW);
+        largestInRow(a, o, base + oy * sy * w, w, sx, outW);
         o += <usize>outW * F32;
         continue;
       }

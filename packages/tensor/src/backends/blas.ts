@@ -2,7 +2,7 @@
 import type { BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
-import { productsOf } from './products.ts';
+import { FEW_FILTERS, productsOf } from './products.ts';
 import { getNumThreads, onThreads } from './threads.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
@@ -33,6 +33,8 @@ class Lent implements DeviceBuffer {
 
 class Blas extends Wasm {
   override readonly name: BackendName = 'blas';
+  // With more of them the library's product makes good for the columns.
+  override readonly convolves = FEW_FILTERS;
   readonly detail: string;
   private readonly library: BlasLibrary;
   private memory: ArrayBufferLike | undefined;

@@ -4,6 +4,9 @@ import type { DeviceTensor } from './backend.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
 import type { OwnKernel } from './own-kernel.ts';
 
+/** Filters up to which a library's product does not make good for the columns that it needs. */
+export const FEW_FILTERS = 8;
+
 /** Products [m, k] times [k, n] of matrices that lie one after the other. */
 interface Products {
   readonly batches: number;

@@ -151,6 +151,16 @@ function sums(sumRows: Call, sumColumns: Call): OwnKernel {
   };
 }
 
+/** Sums over all but the middle of [before, kept, after]. */
+function sumsAround(run: Call): OwnKernel {
+  return (heap, inputs, attrs) => {
+    const sizes = numbers(attrs, ['before', 'kept', 'after', 'divisor']) as [number, number, number, number];
+    const out = heap.make(sizes[1], 'float32');
+    run(at(input(inputs, 'x')), out.at, ...sizes);
+    return out;
+  };
+}
+
 const WINDOWS = ['n', 'c', 'h', 'w', 'kh', 'kw', 'sy', 'sx', 'py', 'px', 'dy', 'dx', 'outH', 'outW'];
 const POOLS = ['images', 'h', 'w', 'kh', 'kw', 'sy', 'sx', 'py', 'px', 'outH', 'outW'];
 
@@ -160,6 +170,21 @@ function sized(run: Call, names: readonly string[], dtype: 'float32' | 'int32' =
     const [size] = numbers(attrs, ['size']) as [number];
     const out = heap.make(size, dtype);
     run(at(input(inputs, 'x')), out.at, ...numbers(attrs, names));
+    return out;
+  };
+}
+
+const SPACE = ['c', 'h', 'w', 'filters', 'kh', 'kw', 'sx', 'py', 'px'];
+const IMAGES = ['n', 'c', 'h', 'w', 'filters', ...WINDOWS.slice(4)];
+
+/** A convolution without columns, of x and `name`; `space` says what it needs meanwhile, by the sizes in `needs`. */
+function convolution(run: Call, name: string, space: Call, needs: readonly string[]): OwnKernel {
+  return (heap, inputs, attrs) => {
+    const [size] = numbers(attrs, ['size']) as [number];
+    const out = heap.make(size, 'float32');
+    const room = heap.make(space(...numbers(attrs, needs)) as number, 'float32');
+    run(at(input(inputs, 'x')), at(input(inputs, name)), out.at, room.at, ...numbers(attrs, IMAGES));
+    heap.free(room);
     return out;
   };
 }
@@ -263,6 +288,7 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['ReluGrad', gradient(of('reluGrad'))],
     ['BatchMatMul', ownProduct(of('product'), of('productSpace') as () => number)],
     ['SumBlocks', sums(of('sumRows'), of('sumColumns'))],
+    ['SumAround', sumsAround(of('sumAround'))],
     ['SoftmaxRows', rows(of('softmaxRows'), ['x'])],
     ['LogSoftmaxRows', rows(of('logSoftmaxRows'), ['x'])],
     ['SoftmaxGradRows', rows(of('softmaxGradRows'), ['dy', 'y'])],
@@ -275,6 +301,8 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['LargestRows', ofRows(of('largestRows'))],
     ['Unfold', sized(of('unfold'), WINDOWS)],
     ['Fold', sized(of('fold'), WINDOWS)],
+    ['Convolve', convolution(of('convolve'), 'filters', of('convolveSpace'), SPACE)],
+    ['ConvolveFilter', convolution(of('convolveFilter'), 'dy', of('convolveFilterSpace'), [...SPACE, 'outH', 'outW'])],
     ['LargestPositions', sized(of('largestPositions'), POOLS, 'int32')],
     ['Take', positioned(of('take'), false)],
     ['TakeRows', byRow(of('takeRows'), false)],

@@ -6,7 +6,7 @@ import { TensorError } from '../errors.ts';
 import type { BackendName, DeviceTensor } from './backend.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
 import type { OwnKernel } from './own-kernel.ts';
-import { productsOf } from './products.ts';
+import { FEW_FILTERS, productsOf } from './products.ts';
 import type { Attribute, Handle, NativeOps } from './tf-native.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
@@ -17,6 +17,8 @@ type Inputs = Readonly<Record<string, DeviceTensor>>;
 
 export class TensorflowOnHost extends Wasm {
   override readonly name: BackendName = 'tensorflow';
+  // With more of them the library's product makes good for the columns.
+  override readonly convolves = FEW_FILTERS;
   private readonly ops: NativeOps;
   private readonly small: OwnKernel;
   /** By whether the operands lie column by column. */

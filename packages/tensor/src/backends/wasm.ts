@@ -150,6 +150,8 @@ export class Wasm implements Backend {
   // Uploads are copied into the heap.
   readonly aliasesUploads = false;
   readonly worth: Worth = WASM_WORTH;
+  // Products are no faster than its sums.
+  readonly convolves: number = Infinity;
   protected readonly heap: Heap;
   protected readonly kernels: Map<string, OwnKernel>;
   private readonly tf: TfModule;

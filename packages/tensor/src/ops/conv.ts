@@ -5,6 +5,7 @@ import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
 import { checkShape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { convolve } from './convolve.ts';
 import { defineFunction } from './define.ts';
 import { takeAt } from './indexing.ts';
 import { concat } from './join.ts';
@@ -126,13 +127,11 @@ export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options:
     }
     const windows = placeWindows(images.shape, spec);
     if (images.shape.slice(2).includes(0)) checkFilled('conv2d', images);
-    const taps = inner * spec.kernel[0] * spec.kernel[1];
-    const columns = unfold(images, windows);
     const filters = alike(weight, x, images);
-    const product =
-      groups === 1
-        ? matmul(filters.reshape([out, taps]), columns)
-        : matmul(filters.reshape([groups, out / groups, taps]), columns.reshape([groups, taps, -1]));
+    if (groups === 1) return addBias(convolve(images, filters, windows), options.bias);
+    const taps = inner * spec.kernel[0] * spec.kernel[1];
+    const columns = unfold(images, windows).reshape([groups, taps, -1]);
+    const product = matmul(filters.reshape([groups, out / groups, taps]), columns);
     const image = product.reshape([out, windows.n, windows.outH, windows.outW]).permute([1, 0, 2, 3]);
     return addBias(image, options.bias);
   });

@@ -51,6 +51,18 @@ function blockSizes(shape: Shape, dims: readonly number[]): Omit<Blocks, 'array'
   };
 }
 
+/** The sizes of [before, kept, after] where all but neighbours in the middle are reduced, as all but the channels of images; else undefined. */
+function aroundSizes(shape: Shape, dims: readonly number[]): Readonly<Record<string, number>> | undefined {
+  const gap = dims.findIndex((d, i) => d !== i);
+  const after = dims[gap];
+  if (gap < 1 || after === undefined || shape.length - after !== dims.length - gap) return undefined;
+  return {
+    before: sizeOf(shape.slice(0, gap)),
+    kept: sizeOf(shape.slice(gap, after)),
+    after: sizeOf(shape.slice(after)),
+  };
+}
+
 /** Brings the reduced dimensions together without copying where they are neighbours already. */
 function rawBlocks(t: Tensor, dims: readonly number[]): Blocks<TypedArrays[DType]> {
   const sizes = blockSizes(t.shape, dims);
@@ -66,10 +78,11 @@ function sumsOnDevice(t: Tensor, dims: readonly number[], shape: Shape, mean: bo
   if (t.dtype !== 'float32' || t.size === 0) return undefined;
   const backend = backendFor('SumBlocks', 'reduce', t.size);
   if (backend === undefined) return undefined;
+  const divisor = mean ? sizeOf(dims.map((d) => t.shape[d] as number)) : 1;
   const sizes = blockSizes(t.shape, dims);
-  if (sizes === undefined) return undefined;
-  const attrs = { ...sizes, divisor: mean ? sizes.red : 1 };
-  return runKernel(backend, 'SumBlocks', { x: t }, attrs, 'float32', shape);
+  if (sizes !== undefined) return runKernel(backend, 'SumBlocks', { x: t }, { ...sizes, divisor }, 'float32', shape);
+  const around = aroundSizes(t.shape, dims);
+  return around && runKernel(backend, 'SumAround', { x: t }, { ...around, divisor }, 'float32', shape);
 }
 
 function blocks(t: Tensor, dims: readonly number[]): Blocks {

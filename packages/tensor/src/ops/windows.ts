@@ -133,7 +133,7 @@ function onDevice(kernel: string, input: Tensor, s: Windows, shape: readonly num
 }
 
 /** Where windows lie, as kernels take it. */
-function placed(s: Windows): Readonly<Record<string, number>> {
+export function placed(s: Windows): Readonly<Record<string, number>> {
   const [kh, kw] = s.kernel;
   const [sy, sx] = s.stride;
   const [py, px] = s.padding;

@@ -1,6 +1,7 @@
 /** @file The derivative of every operation, in one table. */
 import type { Derivative } from '../op-node.ts';
 import { complex } from './complex.ts';
+import { convolutions } from './convolutions.ts';
 import { factor } from './factor.ts';
 import { elementwise } from './elementwise.ts';
 import { indexing } from './indexing.ts';
@@ -20,6 +21,7 @@ export const derivativeTable: Readonly<Record<string, Derivative>> = {
   ...shapes,
   ...indexing,
   ...matrices,
+  ...convolutions,
   ...linalg,
   ...factor,
   ...complex,

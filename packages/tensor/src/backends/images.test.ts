@@ -1,0 +1,271 @@
+/** @file Kernels over images against the plain loop: odd sizes, unaligned, padded and spread windows, ties, NaN and infinities; and what tensors make of them. */
+import { describe, expect, it } from 'vitest';
+import { backendName, conv2d, grad, tensor, type Tensor } from '../index.ts';
+import { startSimd } from './simd.ts';
+
+const memory = new WebAssembly.Memory({ initial: 80 });
+const run = startSimd(memory);
+const call = (name: string, ...args: number[]): number | void => run[name]?.(...args);
+const BASE = { a: 0, b: 400_000, o: 1_200_000, space: 3_200_000 } as const;
+const CANARY = 12345;
+
+let seed = 5;
+/** Numbers from -3 to 3. */
+const numbers = (n: number): Float32Array =>
+  Float32Array.from({ length: n }, () => ((seed = (Math.imul(seed, 1664525) + 1013904223) | 0) / 2 ** 31) * 3);
+/** Whole numbers from -4 to 4: their sums have the same bits in every order. */
+const whole = (n: number): Float32Array => numbers(n).map((value) => Math.round((value * 4) / 3));
+
+function put(at: number, values: Float32Array): number {
+  new Float32Array(memory.buffer, at, values.length).set(values);
+  return at;
+}
+
+/** What a kernel writes at `at`, with nothing changed on either side. */
+function written(at: number, n: number, kernel: () => void): Float32Array {
+  const around = new Float32Array(memory.buffer, at - 16, n + 8);
+  around.fill(CANARY);
+  kernel();
+  expect([...around.subarray(0, 4), ...around.subarray(n + 4)]).toEqual(Array(8).fill(CANARY));
+  return around.slice(4, n + 4);
+}
+
+interface Sizes {
+  readonly n: number;
+  readonly c: number;
+  readonly h: number;
+  readonly w: number;
+  readonly k: number;
+  readonly kh: number;
+  readonly kw: number;
+  readonly sy: number;
+  readonly sx: number;
+  readonly py: number;
+  readonly px: number;
+  readonly dy: number;
+  readonly dx: number;
+}
+
+const outH = (s: Sizes): number => Math.floor((s.h + 2 * s.py - s.dy * (s.kh - 1) - 1) / s.sy) + 1;
+const outW = (s: Sizes): number => Math.floor((s.w + 2 * s.px - s.dx * (s.kw - 1) - 1) / s.sx) + 1;
+const taps = (s: Sizes): number => s.c * s.kh * s.kw;
+
+/** Calls `each` with the positions of an image's element, of a filter's and of the result's that meet. */
+function meetings(s: Sizes, each: (image: number, filter: number, result: number) => void): void {
+  const [H, W] = [outH(s), outW(s)];
+  for (let i = 0; i < s.n; i++)
+    for (let j = 0; j < s.k; j++)
+      for (let y = 0; y < H; y++)
+        for (let x = 0; x < W; x++)
+          for (let t = 0; t < taps(s); t++) {
+            const [ci, ky, kx] = [Math.floor(t / (s.kh * s.kw)), Math.floor(t / s.kw) % s.kh, t % s.kw];
+            const [row, column] = [y * s.sy + ky * s.dy - s.py, x * s.sx + kx * s.dx - s.px];
+            if (row < 0 || column < 0 || row >= s.h || column >= s.w) continue;
+            each(((i * s.c + ci) * s.h + row) * s.w + column, j * taps(s) + t, ((i * s.k + j) * H + y) * W + x);
+          }
+}
+
+const SIZES: readonly Sizes[] = [
+  { n: 1, c: 1, h: 1, w: 4, k: 1, kh: 1, kw: 1, sy: 1, sx: 1, py: 0, px: 0, dy: 1, dx: 1 },
+  { n: 2, c: 3, h: 5, w: 7, k: 2, kh: 3, kw: 3, sy: 1, sx: 1, py: 0, px: 0, dy: 1, dx: 1 },
+  { n: 3, c: 2, h: 4, w: 6, k: 3, kh: 3, kw: 2, sy: 1, sx: 1, py: 1, px: 0, dy: 1, dx: 1 },
+  { n: 2, c: 1, h: 6, w: 5, k: 4, kh: 2, kw: 5, sy: 1, sx: 1, py: 0, px: 2, dy: 2, dx: 1 },
+  { n: 1, c: 5, h: 9, w: 11, k: 5, kh: 3, kw: 3, sy: 1, sx: 1, py: 2, px: 1, dy: 2, dx: 3 },
+  { n: 2, c: 2, h: 8, w: 8, k: 6, kh: 5, kw: 5, sy: 1, sx: 1, py: 2, px: 2, dy: 1, dx: 1 },
+  { n: 2, c: 4, h: 3, w: 13, k: 7, kh: 1, kw: 3, sy: 1, sx: 1, py: 0, px: 1, dy: 1, dx: 1 },
+  { n: 1, c: 3, h: 7, w: 12, k: 9, kh: 3, kw: 3, sy: 1, sx: 1, py: 1, px: 1, dy: 1, dx: 1 },
+  { n: 2, c: 3, h: 9, w: 16, k: 5, kh: 5, kw: 5, sy: 2, sx: 2, py: 2, px: 2, dy: 1, dx: 1 },
+  { n: 1, c: 2, h: 10, w: 17, k: 6, kh: 3, kw: 3, sy: 1, sx: 3, py: 0, px: 0, dy: 1, dx: 2 },
+  { n: 2, c: 1, h: 9, w: 12, k: 3, kh: 1, kw: 2, sy: 3, sx: 2, py: 0, px: 1, dy: 1, dx: 1 },
+  { n: 2, c: 2, h: 5, w: 9, k: 17, kh: 2, kw: 2, sy: 1, sx: 1, py: 0, px: 0, dy: 1, dx: 1 },
+];
+const named = (s: Sizes): string => `${s.k} of ${s.kh} by ${s.kw} over [${s.n}, ${s.c}, ${s.h}, ${s.w}]`;
+const placed = (s: Sizes): number[] => [
+  s.n,
+  s.c,
+  s.h,
+  s.w,
+  s.k,
+  s.kh,
+  s.kw,
+  s.sy,
+  s.sx,
+  s.py,
+  s.px,
+  s.dy,
+  s.dx,
+  outH(s),
+  outW(s),
+];
+const spaced = (s: Sizes): number[] => [s.c, s.h, s.w, s.k, s.kh, s.kw, s.sx, s.py, s.px, outH(s), outW(s)];
+
+const once = describe.runIf(backendName() === 'wasm');
+
+once.each(SIZES.map((s) => [named(s), s] as const))('filters, %s', (_, s) => {
+  const results = s.n * s.k * outH(s) * outW(s);
+  /** Runs a kernel whose space is `name`'s, and finds that no more of it is used. */
+  const kernel = (name: string, a: number, b: number, at: number, size: number): Float32Array => {
+    const room = call(`${name}Space`, ...spaced(s)) as number;
+    const guard = new Float32Array(memory.buffer, BASE.space + 4 * room, 8).fill(CANARY);
+    const out = written(at, size, () => call(name, a, b, at, BASE.space, ...placed(s)));
+    expect([...guard]).toEqual(Array(8).fill(CANARY));
+    return out;
+  };
+
+  it.each([0, 4, 12])('have the exact sums, %i bytes off', (shift) => {
+    const [x, f, g] = [whole(s.n * s.c * s.h * s.w), whole(s.k * taps(s)), whole(results)];
+    const [sums, slopes] = [new Float32Array(results), new Float32Array(f.length)];
+    meetings(s, (image, filter, result) => {
+      sums[result]! += (x[image] as number) * (f[filter] as number);
+      slopes[filter]! += (x[image] as number) * (g[result] as number);
+    });
+    const [a, b] = [put(BASE.a + shift, x), put(BASE.b + shift, f)];
+    // What the space held before counts for nothing.
+    new Float32Array(memory.buffer, BASE.space, 20_000).fill(NaN);
+    expect([...kernel('convolve', a, b, BASE.o + shift, results)]).toEqual([...sums]);
+    new Float32Array(memory.buffer, BASE.space, 20_000).fill(NaN);
+    expect([...kernel('convolveFilter', a, put(b, g), BASE.o + shift, f.length)]).toEqual([...slopes]);
+  });
+
+  it('carry NaN and infinities to what they meet alone', () => {
+    for (const odd of [NaN, Infinity, -Infinity]) {
+      const [x, f, g] = [whole(s.n * s.c * s.h * s.w).fill(1), whole(s.k * taps(s)).fill(1), whole(results).fill(1)];
+      x[x.length - 1] = odd;
+      const [sums, slopes] = [new Float32Array(results), new Float32Array(f.length)];
+      meetings(s, (image, filter, result) => {
+        sums[result]! += x[image] as number;
+        slopes[filter]! += x[image] as number;
+      });
+      expect([...kernel('convolve', put(BASE.a, x), put(BASE.b, f), BASE.o, results)]).toEqual([...sums]);
+      expect([...kernel('convolveFilter', BASE.a, put(BASE.b, g), BASE.o, f.length)]).toEqual([...slopes]);
+    }
+  });
+
+  it('have the same bits wherever an image and a filter stand among others', () => {
+    const [x, f] = [numbers(s.n * s.c * s.h * s.w), numbers(s.k * taps(s))];
+    const all = kernel('convolve', put(BASE.a, x), put(BASE.b, f), BASE.o, results);
+    const last = { ...s, n: 1, k: 1 };
+    const area = outH(s) * outW(s);
+    const [a, b] = [BASE.a + 4 * (s.n - 1) * s.c * s.h * s.w, BASE.b + 4 * (s.k - 1) * taps(s)];
+    const alone = written(BASE.o, area, () => call('convolve', a, b, BASE.o, BASE.space, ...placed(last)));
+    expect([...alone]).toEqual([...all.subarray(results - area)]);
+  });
+});
+
+once('the largest of windows', () => {
+  it.each([
+    ['two by two', 2, 2, 2, 2, 0],
+    ['two by two that overlap', 2, 2, 1, 1, 0],
+    ['two by two with gaps', 2, 2, 3, 3, 0],
+    ['of three by three in padding', 3, 3, 2, 2, 1],
+  ])('%s: the first of equal ones, NaN before all', (_, kh, kw, sy, sx, p) => {
+    for (const [h, w] of [
+      [2, 2],
+      [3, 7],
+      [6, 8],
+      [8, 11],
+      [5, 19],
+      [4, 26],
+    ] as const) {
+      const images = 3;
+      const [H, W] = [Math.floor((h + 2 * p - kh) / sy) + 1, Math.floor((w + 2 * p - kw) / sx) + 1];
+      const x = whole(images * h * w);
+      for (let i = 3; i < x.length; i += 11) x[i] = [NaN, Infinity, -Infinity][i % 3] as number;
+      const exact: number[] = [];
+      for (let image = 0; image < images; image++)
+        for (let oy = 0; oy < H; oy++)
+          for (let ox = 0; ox < W; ox++) {
+            let best = -1;
+            for (let ky = 0; ky < kh; ky++)
+              for (let kx = 0; kx < kw; kx++) {
+                const [row, column] = [oy * sy + ky - p, ox * sx + kx - p];
+                if (row < 0 || column < 0 || row >= h || column >= w) continue;
+                const at = (image * h + row) * w + column;
+                const [value, than] = [x[at] as number, x[best] as number];
+                if (best === -1 || value > than || Number.isNaN(value)) best = at;
+              }
+            exact.push(best);
+          }
+      const out = written(BASE.o, exact.length, () =>
+        call('largestPositions', put(BASE.a + 4, x), BASE.o, images, h, w, kh, kw, sy, sx, p, p, H, W),
+      );
+      expect([...new Int32Array(out.buffer, 0, exact.length)], `${h} by ${w}`).toEqual(exact);
+    }
+  });
+});
+
+once('sums around the middle', () => {
+  it.each([
+    [1, 1, 1],
+    [3, 2, 5],
+    [2, 4, 33],
+    [5, 3, 64],
+    [0, 3, 4],
+    [4, 3, 0],
+  ])('of [%i, %i, %i]', (before, kept, after) => {
+    const x = whole(before * kept * after);
+    const exact = new Float32Array(kept);
+    for (const [i, value] of x.entries()) exact[Math.floor(i / after) % kept]! += value;
+    const out = written(BASE.o, kept, () => call('sumAround', put(BASE.a + 4, x), BASE.o, before, kept, after, 2));
+    expect([...out]).toEqual([...exact].map((value) => value / 2));
+  });
+});
+
+describe('a convolution of tensors', () => {
+  /** On both sides of what is computed without columns: narrow results, steps, many filters. */
+  const CASES: readonly [string, number[], number[], object][] = [
+    ['plain', [3, 2, 9, 10], [6, 2, 3, 3], {}],
+    ['padded', [2, 1, 12, 12], [4, 1, 5, 5], { padding: 2 }],
+    ['spread', [2, 3, 11, 13], [5, 3, 3, 3], { dilation: [2, 3], padding: [0, 1] }],
+    ['narrow', [4, 3, 20, 5], [7, 3, 3, 3], {}],
+    ['in steps of two', [2, 3, 16, 16], [5, 3, 3, 3], { stride: 2, padding: 1 }],
+    ['in steps of two and three', [2, 3, 15, 19], [5, 3, 2, 4], { stride: [2, 3], dilation: [2, 1] }],
+    ['of many filters', [2, 3, 12, 12], [33, 3, 3, 3], { padding: 1 }],
+    ['in groups', [2, 4, 12, 12], [6, 2, 3, 3], { groups: 2 }],
+  ];
+  /** Up to roundings of single precision, measured by the largest element. */
+  const close = (got: Tensor, exact: Tensor): boolean => {
+    const largest = Math.max(1, ...(exact.dataSync() as Float64Array).map(Math.abs));
+    return got.to('float64').allClose(exact, { rtol: 1e-5, atol: 1e-6 * largest });
+  };
+
+  it.each(CASES)(
+    '%s has the gradients, and those of its gradients, that it has in double precision',
+    (_, a, b, options) => {
+      const values = [a, b].map((shape) => numbers(shape.reduce((n, d) => n * d, 1)));
+      const all = (['float32', 'float64'] as const).map((dtype) => {
+        const [x, w] = [a, b].map((shape, i) =>
+          tensor(values[i] as Float32Array, { shape, dtype, requiresGrad: true }),
+        ) as [Tensor, Tensor];
+        const y = conv2d(x, w, options);
+        const slopes = grad([y.pow(2).sum()], [x, w], { createGraph: true }) as [Tensor, Tensor];
+        const second = grad([slopes[0].pow(2).sum().add(slopes[1].pow(2).sum())], [x, w]) as [Tensor, Tensor];
+        return [y, ...slopes, ...second];
+      });
+      for (const [i, got] of (all[0] as Tensor[]).entries()) expect(close(got, all[1]?.[i] as Tensor)).toBe(true);
+    },
+  );
+
+  it('reads views, and what changed in place', () => {
+    const [x, w] = [
+      tensor(whole(2 * 8 * 9 * 3), { shape: [2, 8, 9, 3] }),
+      tensor(whole(4 * 27), { shape: [4, 3, 3, 3] }),
+    ];
+    const view = x.permute([0, 3, 1, 2]);
+    const turned = w.permute([0, 1, 3, 2]);
+    const exact = (): Tensor => conv2d(view.to('float64'), turned.to('float64'));
+    expect(conv2d(view, turned).to('float64').equal(exact())).toBe(true);
+    x.mul_(2);
+    w.add_(1);
+    expect(conv2d(view, turned).to('float64').equal(exact())).toBe(true);
+  });
+
+  it('takes batches of nothing', () => {
+    const w = tensor(whole(4 * 27), { shape: [4, 3, 3, 3], requiresGrad: true });
+    const x = tensor(new Float32Array(0), { shape: [0, 3, 8, 8], requiresGrad: true });
+    const y = conv2d(x, w);
+    expect(y.shape).toEqual([0, 4, 6, 6]);
+    y.sum().backward();
+    expect([...(w.grad?.dataSync() as Float32Array)]).toEqual(Array(108).fill(0));
+  });
+});
