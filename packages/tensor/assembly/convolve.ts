@@ -2,7 +2,7 @@
  * @file Convolutions without columns: windows are read where they lie, in images that padding was put around. Every sum
  * runs over channels, then rows, then columns of the filter, wherever its element stands among others.
  */
-import { F32, X4 } from './lanes';
+import { F32, fused, X4 } from './lanes';
 import { copyRun, turnBlock } from './move';
 
 /** Filters that are computed at once. */
@@ -186,22 +186,22 @@ function planes(rows: i32, x: usize, f: usize, o: usize, table: usize, taps: i32
       const p = v128.load(x0 + off);
       const q = v128.load(x1 + off);
       let z = v128.load32_splat(at);
-      s0 = f32x4.add(s0, f32x4.mul(z, p));
-      t0 = f32x4.add(t0, f32x4.mul(z, q));
+      s0 = fused(z, p, s0);
+      t0 = fused(z, q, t0);
       if (rows > 1) {
         z = v128.load32_splat(at, 4);
-        s1 = f32x4.add(s1, f32x4.mul(z, p));
-        t1 = f32x4.add(t1, f32x4.mul(z, q));
+        s1 = fused(z, p, s1);
+        t1 = fused(z, q, t1);
       }
       if (rows > 2) {
         z = v128.load32_splat(at, 8);
-        s2 = f32x4.add(s2, f32x4.mul(z, p));
-        t2 = f32x4.add(t2, f32x4.mul(z, q));
+        s2 = fused(z, p, s2);
+        t2 = fused(z, q, t2);
       }
       if (rows > 3) {
         z = v128.load32_splat(at, 12);
-        s3 = f32x4.add(s3, f32x4.mul(z, p));
-        t3 = f32x4.add(t3, f32x4.mul(z, q));
+        s3 = fused(z, p, s3);
+        t3 = fused(z, q, t3);
       }
     }
     v128.store(o0, s0);
@@ -343,18 +343,18 @@ function overImage(
     const u = v128.load(g);
     const v = two ? v128.load(g, 16) : u;
     let z = v128.load32_splat(x0 + at);
-    s0 = f32x4.add(s0, f32x4.mul(z, u));
-    if (two) t0 = f32x4.add(t0, f32x4.mul(z, v));
+    s0 = fused(z, u, s0);
+    if (two) t0 = fused(z, v, t0);
     if (rows > 1) {
       z = v128.load32_splat(x1 + at);
-      s1 = f32x4.add(s1, f32x4.mul(z, u));
-      if (two) t1 = f32x4.add(t1, f32x4.mul(z, v));
+      s1 = fused(z, u, s1);
+      if (two) t1 = fused(z, v, t1);
       z = v128.load32_splat(x2 + at);
-      s2 = f32x4.add(s2, f32x4.mul(z, u));
-      if (two) t2 = f32x4.add(t2, f32x4.mul(z, v));
+      s2 = fused(z, u, s2);
+      if (two) t2 = fused(z, v, t2);
       z = v128.load32_splat(x3 + at);
-      s3 = f32x4.add(s3, f32x4.mul(z, u));
-      if (two) t3 = f32x4.add(t3, f32x4.mul(z, v));
+      s3 = fused(z, u, s3);
+      if (two) t3 = fused(z, v, t3);
     }
   }
   addTo(o, s0);

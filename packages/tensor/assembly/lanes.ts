@@ -23,6 +23,12 @@ export function pick(mask: v128, a: v128, b: v128): v128 {
   return v128.bitselect(a, b, mask);
 }
 
+/** a b + c: rounded once where the module is built of the relaxed instructions and the processor has one for it, else twice. */
+@inline
+export function fused(a: v128, b: v128, c: v128): v128 {
+  return ASC_FEATURE_RELAXED_SIMD ? f32x4.relaxed_madd(a, b, c) : f32x4.add(f32x4.mul(a, b), c);
+}
+
 /** The first two of four as doubles. */
 @inline
 export function low(x: v128): v128 {

@@ -1,5 +1,5 @@
 /** @file Products of matrices: tiles of 4 by 8 sums in registers, over operands packed in the order in which the tiles read them. */
-import { F32, X4 } from './lanes';
+import { F32, fused, one, putOne, X4 } from './lanes';
 import { turnBlock } from './move';
 
 /** The sides of a tile: eight registers of sums; more, and the engine moves some to memory and back at every step. */
@@ -65,10 +65,10 @@ function dots(a: usize, b: usize, step: i32, o: usize, n: i32, k: i32): void {
     let s2 = s0;
     let s3 = s0;
     for (; x + 4 * X4 <= end; x += 4 * X4, y += 4 * X4) {
-      s0 = f32x4.add(s0, f32x4.mul(v128.load(x), v128.load(y)));
-      s1 = f32x4.add(s1, f32x4.mul(v128.load(x, 16), v128.load(y, 16)));
-      s2 = f32x4.add(s2, f32x4.mul(v128.load(x, 32), v128.load(y, 32)));
-      s3 = f32x4.add(s3, f32x4.mul(v128.load(x, 48), v128.load(y, 48)));
+      s0 = fused(v128.load(x), v128.load(y), s0);
+      s1 = fused(v128.load(x, 16), v128.load(y, 16), s1);
+      s2 = fused(v128.load(x, 32), v128.load(y, 32), s2);
+      s3 = fused(v128.load(x, 48), v128.load(y, 48), s3);
     }
     let sum = sumOf(f32x4.add(f32x4.add(s0, s1), f32x4.add(s2, s3)));
     for (; x < end; x += F32, y += F32) sum += load<f32>(x) * load<f32>(y);
@@ -90,10 +90,10 @@ function combined(a: usize, step: i32, b: usize, b0: i32, o: usize, n: i32, k: i
     let y = b + <usize>j * F32;
     for (let p = 0; p < k; p++, x += left, y += row) {
       const z = v128.load32_splat(x);
-      s0 = f32x4.add(s0, f32x4.mul(z, v128.load(y)));
-      s1 = f32x4.add(s1, f32x4.mul(z, v128.load(y, 16)));
-      s2 = f32x4.add(s2, f32x4.mul(z, v128.load(y, 32)));
-      s3 = f32x4.add(s3, f32x4.mul(z, v128.load(y, 48)));
+      s0 = fused(z, v128.load(y), s0);
+      s1 = fused(z, v128.load(y, 16), s1);
+      s2 = fused(z, v128.load(y, 32), s2);
+      s3 = fused(z, v128.load(y, 48), s3);
     }
     const to = o + <usize>j * F32;
     v128.store(to, s0);
@@ -102,11 +102,11 @@ function combined(a: usize, step: i32, b: usize, b0: i32, o: usize, n: i32, k: i
     v128.store(to, s3, 48);
   }
   for (; j < n; j++) {
-    let sum: f32 = 0;
+    let sum = f32x4.splat(0);
     let x = a;
     let y = b + <usize>j * F32;
-    for (let p = 0; p < k; p++, x += left, y += row) sum += load<f32>(x) * load<f32>(y);
-    store<f32>(o + <usize>j * F32, sum);
+    for (let p = 0; p < k; p++, x += left, y += row) sum = fused(one(x), one(y), sum);
+    putOne(o + <usize>j * F32, sum);
   }
 }
 
@@ -237,17 +237,17 @@ function tile(a: usize, b: usize, depth: i32, o: usize, out: usize, more: bool):
     const x = v128.load(b);
     const y = v128.load(b, 16);
     let z = v128.load32_splat(a);
-    s0 = f32x4.add(s0, f32x4.mul(z, x));
-    t0 = f32x4.add(t0, f32x4.mul(z, y));
+    s0 = fused(z, x, s0);
+    t0 = fused(z, y, t0);
     z = v128.load32_splat(a, 4);
-    s1 = f32x4.add(s1, f32x4.mul(z, x));
-    t1 = f32x4.add(t1, f32x4.mul(z, y));
+    s1 = fused(z, x, s1);
+    t1 = fused(z, y, t1);
     z = v128.load32_splat(a, 8);
-    s2 = f32x4.add(s2, f32x4.mul(z, x));
-    t2 = f32x4.add(t2, f32x4.mul(z, y));
+    s2 = fused(z, x, s2);
+    t2 = fused(z, y, t2);
     z = v128.load32_splat(a, 12);
-    s3 = f32x4.add(s3, f32x4.mul(z, x));
-    t3 = f32x4.add(t3, f32x4.mul(z, y));
+    s3 = fused(z, x, s3);
+    t3 = fused(z, y, t3);
   }
   keep(o, s0, t0, more);
   keep(o + out, s1, t1, more);

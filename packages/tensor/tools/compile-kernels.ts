@@ -12,28 +12,36 @@ const FLAGS = [
   ...['-O3', '--converge', '--enable', 'simd'],
 ];
 
-/** The module's bytes. Not by the compiler's interface: its types would be this package's globals. @throws Error with the compiler's messages. */
-export function compiledKernels(): Uint8Array {
+/** What one module uses that the other does without: multiplications and additions that are rounded once. */
+const RELAXED = ['--enable', 'relaxed-simd'];
+
+/** A module's bytes. Not by the compiler's interface: its types would be this package's globals. @throws Error with the compiler's messages. */
+function compiled(flags: readonly string[]): Uint8Array {
   const folder = mkdtempSync(join(tmpdir(), 'kernels-'));
   try {
     const out = join(folder, 'kernels.wasm');
     const compiler = createRequire(import.meta.url).resolve('assemblyscript/bin/asc.js');
     const cwd = fileURLToPath(new URL('..', import.meta.url));
-    execFileSync(process.execPath, [compiler, 'assembly/index.ts', '--outFile', out, ...FLAGS], { cwd, stdio: 'pipe' });
+    execFileSync(process.execPath, [compiler, 'assembly/index.ts', '--outFile', out, ...flags], { cwd, stdio: 'pipe' });
     return readFileSync(out);
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-/** The source file that holds the module: its bytes in base64. */
-export function moduleText(binary: Uint8Array): string {
+/** The source file that holds both modules, in base64. */
+export function moduleText(): string {
+  const text = (flags: readonly string[]): string => Buffer.from(compiled(flags)).toString('base64');
   return [
     '/** @file Generated from `assembly/` by `npm run generate`; do not edit. */',
     '',
     '/** The kernels as a WebAssembly module, in base64. */',
     'export const SIMD_MODULE =',
-    `  '${Buffer.from(binary).toString('base64')}';`,
+    `  '${text(FLAGS)}';`,
+    '',
+    '/** The same of the relaxed instructions, which not every engine has. */',
+    'export const RELAXED_MODULE =',
+    `  '${text([...FLAGS, ...RELAXED])}';`,
     '',
   ].join('\n');
 }

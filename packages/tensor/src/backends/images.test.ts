@@ -1,11 +1,8 @@
 /** @file Kernels over images against the plain loop: odd sizes, unaligned, padded and spread windows, ties, NaN and infinities; and what tensors make of them. */
 import { describe, expect, it } from 'vitest';
-import { backendName, conv2d, grad, tensor, type Tensor } from '../index.ts';
-import { startSimd } from './simd.ts';
+import { call, describeKernels, memory } from '../../test/kernel-modules.ts';
+import { conv2d, grad, tensor, type Tensor } from '../index.ts';
 
-const memory = new WebAssembly.Memory({ initial: 80 });
-const run = startSimd(memory);
-const call = (name: string, ...args: number[]): number | void => run[name]?.(...args);
 const BASE = { a: 0, b: 400_000, o: 1_200_000, space: 3_200_000 } as const;
 const CANARY = 12345;
 
@@ -99,60 +96,60 @@ const placed = (s: Sizes): number[] => [
 ];
 const spaced = (s: Sizes): number[] => [s.c, s.h, s.w, s.k, s.kh, s.kw, s.sx, s.py, s.px, outH(s), outW(s)];
 
-const once = describe.runIf(backendName() === 'wasm');
+describeKernels('filters', () =>
+  describe.each(SIZES.map((s) => [named(s), s] as const))('%s', (_, s) => {
+    const results = s.n * s.k * outH(s) * outW(s);
+    /** Runs a kernel whose space is `name`'s, and finds that no more of it is used. */
+    const kernel = (name: string, a: number, b: number, at: number, size: number): Float32Array => {
+      const room = call(`${name}Space`, ...spaced(s)) as number;
+      const guard = new Float32Array(memory.buffer, BASE.space + 4 * room, 8).fill(CANARY);
+      const out = written(at, size, () => call(name, a, b, at, BASE.space, ...placed(s)));
+      expect([...guard]).toEqual(Array(8).fill(CANARY));
+      return out;
+    };
 
-once.each(SIZES.map((s) => [named(s), s] as const))('filters, %s', (_, s) => {
-  const results = s.n * s.k * outH(s) * outW(s);
-  /** Runs a kernel whose space is `name`'s, and finds that no more of it is used. */
-  const kernel = (name: string, a: number, b: number, at: number, size: number): Float32Array => {
-    const room = call(`${name}Space`, ...spaced(s)) as number;
-    const guard = new Float32Array(memory.buffer, BASE.space + 4 * room, 8).fill(CANARY);
-    const out = written(at, size, () => call(name, a, b, at, BASE.space, ...placed(s)));
-    expect([...guard]).toEqual(Array(8).fill(CANARY));
-    return out;
-  };
-
-  it.each([0, 4, 12])('have the exact sums, %i bytes off', (shift) => {
-    const [x, f, g] = [whole(s.n * s.c * s.h * s.w), whole(s.k * taps(s)), whole(results)];
-    const [sums, slopes] = [new Float32Array(results), new Float32Array(f.length)];
-    meetings(s, (image, filter, result) => {
-      sums[result]! += (x[image] as number) * (f[filter] as number);
-      slopes[filter]! += (x[image] as number) * (g[result] as number);
-    });
-    const [a, b] = [put(BASE.a + shift, x), put(BASE.b + shift, f)];
-    // What the space held before counts for nothing.
-    new Float32Array(memory.buffer, BASE.space, 20_000).fill(NaN);
-    expect([...kernel('convolve', a, b, BASE.o + shift, results)]).toEqual([...sums]);
-    new Float32Array(memory.buffer, BASE.space, 20_000).fill(NaN);
-    expect([...kernel('convolveFilter', a, put(b, g), BASE.o + shift, f.length)]).toEqual([...slopes]);
-  });
-
-  it('carry NaN and infinities to what they meet alone', () => {
-    for (const odd of [NaN, Infinity, -Infinity]) {
-      const [x, f, g] = [whole(s.n * s.c * s.h * s.w).fill(1), whole(s.k * taps(s)).fill(1), whole(results).fill(1)];
-      x[x.length - 1] = odd;
+    it.each([0, 4, 12])('have the exact sums, %i bytes off', (shift) => {
+      const [x, f, g] = [whole(s.n * s.c * s.h * s.w), whole(s.k * taps(s)), whole(results)];
       const [sums, slopes] = [new Float32Array(results), new Float32Array(f.length)];
       meetings(s, (image, filter, result) => {
-        sums[result]! += x[image] as number;
-        slopes[filter]! += x[image] as number;
+        sums[result]! += (x[image] as number) * (f[filter] as number);
+        slopes[filter]! += (x[image] as number) * (g[result] as number);
       });
-      expect([...kernel('convolve', put(BASE.a, x), put(BASE.b, f), BASE.o, results)]).toEqual([...sums]);
-      expect([...kernel('convolveFilter', BASE.a, put(BASE.b, g), BASE.o, f.length)]).toEqual([...slopes]);
-    }
-  });
+      const [a, b] = [put(BASE.a + shift, x), put(BASE.b + shift, f)];
+      // What the space held before counts for nothing.
+      new Float32Array(memory.buffer, BASE.space, 20_000).fill(NaN);
+      expect([...kernel('convolve', a, b, BASE.o + shift, results)]).toEqual([...sums]);
+      new Float32Array(memory.buffer, BASE.space, 20_000).fill(NaN);
+      expect([...kernel('convolveFilter', a, put(b, g), BASE.o + shift, f.length)]).toEqual([...slopes]);
+    });
 
-  it('have the same bits wherever an image and a filter stand among others', () => {
-    const [x, f] = [numbers(s.n * s.c * s.h * s.w), numbers(s.k * taps(s))];
-    const all = kernel('convolve', put(BASE.a, x), put(BASE.b, f), BASE.o, results);
-    const last = { ...s, n: 1, k: 1 };
-    const area = outH(s) * outW(s);
-    const [a, b] = [BASE.a + 4 * (s.n - 1) * s.c * s.h * s.w, BASE.b + 4 * (s.k - 1) * taps(s)];
-    const alone = written(BASE.o, area, () => call('convolve', a, b, BASE.o, BASE.space, ...placed(last)));
-    expect([...alone]).toEqual([...all.subarray(results - area)]);
-  });
-});
+    it('carry NaN and infinities to what they meet alone', () => {
+      for (const odd of [NaN, Infinity, -Infinity]) {
+        const [x, f, g] = [whole(s.n * s.c * s.h * s.w).fill(1), whole(s.k * taps(s)).fill(1), whole(results).fill(1)];
+        x[x.length - 1] = odd;
+        const [sums, slopes] = [new Float32Array(results), new Float32Array(f.length)];
+        meetings(s, (image, filter, result) => {
+          sums[result]! += x[image] as number;
+          slopes[filter]! += x[image] as number;
+        });
+        expect([...kernel('convolve', put(BASE.a, x), put(BASE.b, f), BASE.o, results)]).toEqual([...sums]);
+        expect([...kernel('convolveFilter', BASE.a, put(BASE.b, g), BASE.o, f.length)]).toEqual([...slopes]);
+      }
+    });
 
-once('the largest of windows', () => {
+    it('have the same bits wherever an image and a filter stand among others', () => {
+      const [x, f] = [numbers(s.n * s.c * s.h * s.w), numbers(s.k * taps(s))];
+      const all = kernel('convolve', put(BASE.a, x), put(BASE.b, f), BASE.o, results);
+      const last = { ...s, n: 1, k: 1 };
+      const area = outH(s) * outW(s);
+      const [a, b] = [BASE.a + 4 * (s.n - 1) * s.c * s.h * s.w, BASE.b + 4 * (s.k - 1) * taps(s)];
+      const alone = written(BASE.o, area, () => call('convolve', a, b, BASE.o, BASE.space, ...placed(last)));
+      expect([...alone]).toEqual([...all.subarray(results - area)]);
+    });
+  }),
+);
+
+describeKernels('the largest of windows', () => {
   it.each([
     ['two by two', 2, 2, 2, 2, 0],
     ['two by two that overlap', 2, 2, 1, 1, 0],
@@ -194,7 +191,7 @@ once('the largest of windows', () => {
   });
 });
 
-once('sums around the middle', () => {
+describeKernels('sums around the middle', () => {
   it.each([
     [1, 1, 1],
     [3, 2, 5],

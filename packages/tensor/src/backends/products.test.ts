@@ -1,11 +1,7 @@
 /** @file Our product of matrices against the plain loop: every shape that has a loop of its own, every layout, unaligned, NaN and infinities. */
-import { describe, expect, it } from 'vitest';
-import { backendName } from '../index.ts';
-import { startSimd } from './simd.ts';
+import { expect, it } from 'vitest';
+import { call, describeKernels, memory } from '../../test/kernel-modules.ts';
 
-const memory = new WebAssembly.Memory({ initial: 80 });
-const run = startSimd(memory);
-const call = (name: string, ...args: number[]): number | void => run[name]?.(...args);
 const BASE = { a: 0, b: 400_000, o: 1_200_000 } as const;
 const space = 3_200_000;
 const CANARY = 12345;
@@ -28,7 +24,7 @@ function written(at: number, n: number, kernel: () => void): Float32Array {
   return around.slice(4, n + 4);
 }
 
-describe.runIf(backendName() === 'wasm')('products', () => {
+describeKernels('products', () => {
   /** Every way in which an operand may lie: by rows, by columns, a part of a wider matrix, every other element. */
   const LAYOUTS: readonly ((rows: number, columns: number) => [number, number])[] = [
     (_rows, columns) => [columns, 1],

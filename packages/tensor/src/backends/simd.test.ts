@@ -1,15 +1,10 @@
 /** @file Every kernel of ours against the plain loop: no elements, odd sizes, unaligned, strided and repeated operands, NaN and infinities. */
 import { describe, expect, it } from 'vitest';
-import { compiledKernels, moduleText } from '../../tools/compile-kernels.ts';
+import { moduleText } from '../../tools/compile-kernels.ts';
 import { readFileSync } from 'node:fs';
+import { call, constants, describeKernels, memory, MODULES } from '../../test/kernel-modules.ts';
 import { backendName } from '../index.ts';
-import { ownKernels, startSimd } from './simd.ts';
-
-const memory = new WebAssembly.Memory({ initial: 64 });
-const run = startSimd(memory);
-const call = (name: string, ...args: number[]): void => {
-  run[name]?.(...args);
-};
+import { ownKernels } from './simd.ts';
 
 /** On both sides of every number of elements that a loop takes at once. */
 const SIZES = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 130];
@@ -57,19 +52,24 @@ function units(got: Float32Array, exact: readonly number[]): number {
   return worst;
 }
 
-const once = describe.runIf(backendName() === 'wasm');
-
-once('the module', () => {
-  it('is what the sources compile to', () => {
-    expect(readFileSync(new URL('../gen/simd.ts', import.meta.url), 'utf8')).toBe(moduleText(compiledKernels()));
+describe.runIf(backendName() === 'wasm')('the modules', () => {
+  it('are what the sources compile to', () => {
+    expect(readFileSync(new URL('../gen/simd.ts', import.meta.url), 'utf8')).toBe(moduleText());
   }, 300_000);
 
-  it('has nothing that no operation asks for', () => {
+  it.each(MODULES)('%s: has nothing that no operation asks for', (_, run) => {
     const asked = new Set<string>();
     const watched = new Proxy(run, { get: (all, name: string) => (asked.add(name), all[name]) });
     ownKernels(watched);
     const steps = ['descend', 'descendRows', 'glide', 'adapt'];
     expect(Object.keys(run).filter((name) => !asked.has(name) && !steps.includes(name))).toEqual([]);
+  });
+
+  it('keep their constants in the memory that is theirs', () => {
+    const known = constants.length - 4;
+    // Each stands there four times; the last is a coefficient.
+    expect([...constants.subarray(0, 8)]).toEqual([1, 1, 1, 1, 2, 2, 2, 2]);
+    expect([...constants.subarray(known - 4)]).toEqual([...Array(4).fill(Math.fround(-3.33332819422e-1)), 0, 0, 0, 0]);
   });
 });
 
@@ -82,7 +82,7 @@ const BINARY: Readonly<Record<string, (a: number, b: number) => number>> = {
   minimum: Math.min,
 };
 
-once('operations on two operands', () => {
+describeKernels('operations on two operands', () => {
   it.each(Object.keys(BINARY))('%s', (name) => {
     const plain = BINARY[name] as (a: number, b: number) => number;
     for (const n of SIZES) {
@@ -126,7 +126,7 @@ const UNARY: Readonly<Record<string, [(x: number) => number, number]>> = {
   tanhOf: [Math.tanh, 3],
 };
 
-once('functions of one operand', () => {
+describeKernels('functions of one operand', () => {
   it.each(Object.keys(UNARY))('%s', (name) => {
     const [plain, allowed] = UNARY[name] as [(x: number) => number, number];
     for (const n of SIZES) {
@@ -163,7 +163,7 @@ const sumOf = (values: Iterable<number>): number => {
   return sum;
 };
 
-once('reductions', () => {
+describeKernels('reductions', () => {
   it.each([1, 2, 3, 8, 9, 16, 17, 100, 16_383, 16_384, 16_400])('sums of %i', (n) => {
     const rows = n > 1000 ? 2 : 5;
     const a = numbers(n * rows);
@@ -254,7 +254,7 @@ once('reductions', () => {
   });
 });
 
-once('copies', () => {
+describeKernels('copies', () => {
   it('of strided views: turned, repeated, sliced, of every order', () => {
     const source = Float32Array.from({ length: 90_000 }, (_, i) => i);
     put(BASE.a, source);
@@ -325,7 +325,7 @@ once('copies', () => {
   });
 });
 
-once('choosing and placing', () => {
+describeKernels('choosing and placing', () => {
   it.each(SIZES)('of runs of %i elements by a condition', (n) => {
     for (const shift of SHIFTS) {
       for (const [sa, sb] of [
@@ -387,7 +387,7 @@ once('choosing and placing', () => {
   });
 });
 
-once('rows by their numbers', () => {
+describeKernels('rows by their numbers', () => {
   it.each([1, 3, 4, 7, 16, 18])('of %i elements', (width) => {
     const [count, bags] = [9, 4];
     const table = numbers(count * width);
@@ -416,7 +416,7 @@ once('rows by their numbers', () => {
   });
 });
 
-once('steps of optimisers', () => {
+describeKernels('steps of optimisers', () => {
   const near = (got: Float32Array, exact: readonly number[]): void => {
     for (const [i, y] of exact.entries()) expect(Math.abs((got[i] as number) - y)).toBeLessThan(1e-6);
   };

@@ -1,6 +1,6 @@
 /** @file Kernels of our own on the WebAssembly heap: which operations they are, by the names that operations ask for. */
 import { InvariantError, TensorError } from '../errors.ts';
-import { SIMD_MODULE } from '../gen/simd.ts';
+import { RELAXED_MODULE, SIMD_MODULE } from '../gen/simd.ts';
 import { mergedSteps, type Step } from '../broadcast-steps.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { DeviceTensor, DeviceUpdate } from './backend.ts';
@@ -13,10 +13,29 @@ type Call = (...args: number[]) => number | void;
 /** What `assembly/` exports: addresses in bytes, sizes and strides in elements. */
 export type SimdExports = Readonly<Record<string, Call>>;
 
-/** Starts the kernels over a heap. @throws where the engine has no 128-bit instructions. */
-export function startSimd(memory: WebAssembly.Memory): SimdExports {
-  const module = new WebAssembly.Module(fromBase64(SIMD_MODULE) as Uint8Array<ArrayBuffer>);
-  return new WebAssembly.Instance(module, { env: { memory, ln: Math.log } }).exports as SimdExports;
+/** A module of one function that multiplies and adds in one instruction: `f32x4.relaxed_madd`. */
+const PROBE = Uint8Array.of(
+  ...[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
+  ...[0x01, 0x08, 0x01, 0x60, 0x03, 0x7b, 0x7b, 0x7b, 0x01, 0x7b],
+  ...[0x03, 0x02, 0x01, 0x00],
+  ...[0x0a, 0x0d, 0x01, 0x0b, 0x00, 0x20, 0x00, 0x20, 0x01, 0x20, 0x02, 0xfd, 0x85, 0x02, 0x0b],
+);
+
+/** Whether the engine has the relaxed instructions, as V8 has since 11.4. */
+export function hasRelaxed(): boolean {
+  return WebAssembly.validate(PROBE);
+}
+
+/** The bytes of memory that the kernels keep their constants in. */
+export const CONSTANTS_BYTES = 672;
+
+/**
+ * Starts the kernels over a heap, where `constants` are CONSTANTS_BYTES of it for them; `relaxed` are those whose products are rounded with
+ * their sums. @throws where the engine has no 128-bit instructions.
+ */
+export function startSimd(memory: WebAssembly.Memory, constants: number, relaxed = hasRelaxed()): SimdExports {
+  const module = new WebAssembly.Module(fromBase64(relaxed ? RELAXED_MODULE : SIMD_MODULE) as Uint8Array<ArrayBuffer>);
+  return new WebAssembly.Instance(module, { env: { memory, constants, ln: Math.log } }).exports as SimdExports;
 }
 
 function fromBase64(text: string): Uint8Array {

@@ -4,7 +4,7 @@ import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
 import { blockOf, Heap } from './heap.ts';
 import type { OwnKernel } from './own-kernel.ts';
-import { ownKernels, ownUpdate, startSimd, type SimdExports } from './simd.ts';
+import { CONSTANTS_BYTES, ownKernels, ownUpdate, startSimd, type SimdExports } from './simd.ts';
 import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
 import { keepPackedApart } from './wasm-packing.ts';
 
@@ -163,7 +163,7 @@ export class Wasm implements Backend {
     this.tf = tf;
     this.backend = backend;
     this.heap = new Heap(backend);
-    this.exports = startSimd(this.heap.memory);
+    this.exports = startSimd(this.heap.memory, this.heap.make(CONSTANTS_BYTES >> 2, 'float32').at);
     this.kernels = new Map(ownKernels(this.exports));
   }
 
