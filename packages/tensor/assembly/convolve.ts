@@ -3,7 +3,8 @@
  * runs over channels, then rows, then columns of the filter, wherever its element stands among others.
  */
 import { F32, fused, X4 } from './lanes';
-import { copyRun, turnBlock } from './move';
+import { turnBlock } from './move';
+import { alone, corner, lineOf, surround } from './padded';
 
 /** Filters that are computed at once. */
 const ROWS: i32 = 4;
@@ -46,52 +47,27 @@ function wide(k: i32): i32 {
   return (k + 3) & ~3;
 }
 
-/** Whether images are read where they lie. */
-@inline
-function inPlace(sx: i32, py: i32, px: i32): bool {
-  return py + px == 0 && sx == 1;
-}
-
-/** Columns of an image with its padding that are `sx` apart. */
-@inline
-function apart(w: i32, sx: i32, px: i32): i32 {
-  return (w + 2 * px + sx - 1) / sx;
-}
-
 @inline
 function imageSpace(c: i32, h: i32, w: i32, sx: i32, py: i32, px: i32): i32 {
-  return inPlace(sx, py, px) ? 0 : c * (h + 2 * py) * sx * apart(w, sx, px);
+  const line = lineOf(w + 2 * px, sx);
+  return alone(h, w, sx, h + 2 * py, line) ? 0 : c * (h + 2 * py) * line;
 }
 
-/**
- * An image [c, h, w] with its padding, which is there already; answers where it is. Of steps of `sx` each line has first the columns that are
- * whole steps from the first, then those from the second, and so on: what neighbours of a result meet are neighbours.
- */
+/** An image [c, h, w] with its padding, whose zeros are there already; answers where it is. */
 @inline
-function padded(a: usize, o: usize, c: i32, h: i32, w: i32, sx: i32, py: i32, px: i32): usize {
-  if (inPlace(sx, py, px)) return a;
-  const length = apart(w, sx, px);
-  for (let ci = 0; ci < c; ci++) {
-    for (let y = 0; y < h; y++, a += <usize>w * F32) {
-      const line = o + <usize>((ci * (h + 2 * py) + y + py) * sx * length) * F32;
-      if (sx == 1) copyRun(a, line + <usize>px * F32, w);
-      else
-        for (let x = px; x < px + w; x++)
-          store<u32>(line + <usize>((x % sx) * length + x / sx) * F32, load<u32>(a + <usize>(x - px) * F32));
-    }
-  }
+function padded(a: usize, o: usize, c: i32, h: i32, w: i32, sx: i32, py: i32, px: i32, line: i32): usize {
+  if (alone(h, w, sx, h + 2 * py, line)) return a;
+  for (let ci = 0; ci < c; ci++)
+    surround(a + <usize>(ci * h * w) * F32, o + <usize>(ci * (h + 2 * py) * line) * F32, h, w, sx, py, px, line);
   return o;
 }
 
 /** For each element of a filter, by how many bytes the image's that it meets lies after the window's corner. */
 function places(o: usize, c: i32, height: i32, line: i32, kh: i32, kw: i32, sx: i32, dy: i32, dx: i32): void {
-  const length = line / sx;
   for (let ci = 0; ci < c; ci++)
     for (let ky = 0; ky < kh; ky++)
-      for (let kx = 0; kx < kw; kx++, o += F32) {
-        const x = kx * dx;
-        store<i32>(o, ((ci * height + ky * dy) * line + (x % sx) * length + x / sx) << 2);
-      }
+      for (let kx = 0; kx < kw; kx++, o += F32)
+        store<i32>(o, (ci * height * line + corner(ky, kx, sx, dy, dx, line)) << 2);
 }
 
 /** How many filters the next step takes: none are left over where there are threes and fours. */
@@ -123,7 +99,7 @@ export function convolve(
   outW: i32,
 ): void {
   const height = h + 2 * py;
-  const line = sx * apart(w, sx, px);
+  const line = lineOf(w + 2 * px, sx);
   const taps = c * kh * kw;
   const table = space;
   const filters = table + <usize>taps * F32;
@@ -137,7 +113,7 @@ export function convolve(
   }
   if (py + px > 0) memory.fill(image, 0, <usize>(c * height * line) * F32);
   for (let i = 0; i < n; i++) {
-    const x = padded(a + <usize>(i * c * h * w) * F32, image, c, h, w, sx, py, px);
+    const x = padded(a + <usize>(i * c * h * w) * F32, image, c, h, w, sx, py, px, line);
     for (let j = 0; j < k; ) {
       const rows = nextRows(k - j);
       const from = filters + <usize>(j * taps) * F32;
@@ -253,7 +229,7 @@ export function convolveFilter(
   outW: i32,
 ): void {
   const height = h + 2 * py;
-  const line = sx * apart(w, sx, px);
+  const line = lineOf(w + 2 * px, sx);
   const taps = c * kh * kw;
   const lanes = wide(k);
   const area = outH * outW;
@@ -267,7 +243,7 @@ export function convolveFilter(
   memory.fill(sums, 0, <usize>(lanes * (taps + area)) * F32);
   if (py + px > 0) memory.fill(image, 0, <usize>(c * height * line) * F32);
   for (let i = 0; i < n; i++) {
-    const x = padded(a + <usize>(i * c * h * w) * F32, image, c, h, w, sx, py, px);
+    const x = padded(a + <usize>(i * c * h * w) * F32, image, c, h, w, sx, py, px, line);
     const from = g + <usize>(i * k * area) * F32;
     for (let j = 0; j < k; j += 8) {
       const two = lanes - j >= 8;

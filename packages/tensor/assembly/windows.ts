@@ -1,11 +1,42 @@
 /** @file Sliding windows of images [n, c, h, w]: as columns, back from columns, and where their largest elements lie. */
 import { F32, pick, X4 } from './lanes';
-import { copyRun } from './move';
+import { alone, bare, corner, extent, lineOf, surround } from './padded';
+
+/** Elements that a channel of some images takes with what surrounds it, so that it stays in the second cache. */
+const ROOM: i32 = 32768;
+
+/** How many images' channel is taken at once. */
+@inline
+function atOnce(n: i32, size: i32): i32 {
+  return min(n, max(1, ROOM / size));
+}
+
+/** Elements of the space that `unfold` and `fold` work in. */
+export function windowSpace(
+  n: i32,
+  h: i32,
+  w: i32,
+  kh: i32,
+  kw: i32,
+  sy: i32,
+  sx: i32,
+  py: i32,
+  px: i32,
+  dy: i32,
+  dx: i32,
+  outH: i32,
+  outW: i32,
+): i32 {
+  const size = extent(h, kh, sy, py, dy, outH) * lineOf(extent(w, kw, sx, px, dx, outW), sx);
+  // Three more: a line is added in whole fours.
+  return atOnce(n, size) * size + 3;
+}
 
 /** Images to columns [c kh kw, n outH outW]; padding reads as zero. */
 export function unfold(
   a: usize,
   o: usize,
+  space: usize,
   n: i32,
   c: i32,
   h: i32,
@@ -21,51 +52,56 @@ export function unfold(
   outH: i32,
   outW: i32,
 ): void {
-  for (let ci = 0; ci < c; ci++) {
-    for (let ky = 0; ky < kh; ky++) {
-      for (let kx = 0; kx < kw; kx++) {
-        const x0 = kx * dx - px;
-        const first = firstInside(x0, sx, outW);
-        const end = endInside(x0, sx, w, outW);
-        for (let ni = 0; ni < n; ni++) {
-          const image = a + <usize>((ni * c + ci) * h * w) * F32;
-          for (let oy = 0; oy < outH; oy++, o += <usize>outW * F32) {
-            const y = oy * sy + ky * dy - py;
-            if (y < 0 || y >= h || end <= first) {
-              for (let x = 0; x < outW; x++) store<f32>(o + <usize>x * F32, 0);
-              continue;
-            }
-            for (let x = 0; x < first; x++) store<f32>(o + <usize>x * F32, 0);
-            const from = image + <usize>(y * w + x0 + first * sx) * F32;
-            const to = o + <usize>first * F32;
-            if (sx == 1) copyRun(from, to, end - first);
-            else
-              for (let x = 0; x < end - first; x++)
-                store<u32>(to + <usize>x * F32, load<u32>(from + <usize>(x * sx) * F32));
-            for (let x = end; x < outW; x++) store<f32>(o + <usize>x * F32, 0);
-          }
+  const lines = extent(h, kh, sy, py, dy, outH);
+  const line = lineOf(extent(w, kw, sx, px, dx, outW), sx);
+  const size = lines * line;
+  const inPlace = alone(h, w, sx, lines, line);
+  const some = atOnce(n, size);
+  const row = <usize>(n * outH * outW) * F32;
+  const from = inPlace ? a : space;
+  // From one image's channel to the next one's.
+  const step = <usize>(inPlace ? c * size : size) * F32;
+  if (!inPlace) memory.fill(space, 0, <usize>(some * size) * F32);
+  for (let first = 0; first < n; first += some) {
+    const end = min(first + some, n);
+    for (let ci = 0; ci < c; ci++) {
+      if (!inPlace)
+        for (let ni = first; ni < end; ni++)
+          surround(a + <usize>((ni * c + ci) * h * w) * F32, space + <usize>(ni - first) * step, h, w, sx, py, px, line);
+      const images = inPlace ? from + <usize>((first * c + ci) * size) * F32 : from;
+      let to = o + <usize>ci * <usize>(kh * kw) * row + <usize>(first * outH * outW) * F32;
+      for (let ky = 0; ky < kh; ky++)
+        for (let kx = 0; kx < kw; kx++, to += row) {
+          let image = images + <usize>corner(ky, kx, sx, dy, dx, line) * F32;
+          let lines = to;
+          for (let ni = first; ni < end; ni++, image += step, lines += <usize>(outH * outW) * F32)
+            copyLines(image, <usize>(sy * line) * F32, lines, outH, outW);
         }
-      }
     }
   }
 }
 
-/** The first column of the result whose source lies inside the image. */
+/** Lines `step` bytes apart to lines that follow each other. */
 @inline
-function firstInside(x0: i32, step: i32, outW: i32): i32 {
-  return x0 < 0 ? min((-x0 + step - 1) / step, outW) : 0;
-}
-
-/** The column of the result after the last whose source lies inside. */
-@inline
-function endInside(x0: i32, step: i32, w: i32, outW: i32): i32 {
-  return x0 >= w ? 0 : min((w - 1 - x0) / step + 1, outW);
+function copyLines(from: usize, step: usize, to: usize, outH: i32, outW: i32): void {
+  if (outW < 4) {
+    for (let y = 0; y < outH; y++, from += step)
+      for (let x = 0; x < outW; x++, to += F32) store<u32>(to, load<u32>(from + <usize>x * F32));
+    return;
+  }
+  const last = <usize>(outW - 4) * F32;
+  for (let y = 0; y < outH; y++, from += step, to += last + X4) {
+    for (let x: usize = 0; x < last; x += X4) v128.store(to + x, v128.load(from + x));
+    // Some of the last four may have been copied before.
+    v128.store(to + last, v128.load(from + last));
+  }
 }
 
 /** The adjoint of `unfold`: columns added up into images. */
 export function fold(
   a: usize,
   o: usize,
+  space: usize,
   n: i32,
   c: i32,
   h: i32,
@@ -81,29 +117,51 @@ export function fold(
   outH: i32,
   outW: i32,
 ): void {
-  memory.fill(o, 0, <usize>(n * c * h * w) * F32);
-  for (let ci = 0; ci < c; ci++) {
-    for (let ky = 0; ky < kh; ky++) {
-      for (let kx = 0; kx < kw; kx++) {
-        const x0 = kx * dx - px;
-        const first = firstInside(x0, sx, outW);
-        const end = endInside(x0, sx, w, outW);
-        for (let ni = 0; ni < n; ni++) {
-          const image = o + <usize>((ni * c + ci) * h * w) * F32;
-          for (let oy = 0; oy < outH; oy++, a += <usize>outW * F32) {
-            const y = oy * sy + ky * dy - py;
-            if (y < 0 || y >= h || end <= first) continue;
-            let to = image + <usize>(y * w + x0 + first * sx) * F32;
-            let from = a + <usize>first * F32;
-            const last = a + <usize>end * F32;
-            if (sx == 1)
-              for (; from + X4 <= last; from += X4, to += X4)
-                v128.store(to, f32x4.add(v128.load(to), v128.load(from)));
-            for (; from < last; from += F32, to += <usize>sx * F32) store<f32>(to, load<f32>(to) + load<f32>(from));
-          }
+  const lines = extent(h, kh, sy, py, dy, outH);
+  const line = lineOf(extent(w, kw, sx, px, dx, outW), sx);
+  const size = lines * line;
+  const inPlace = alone(h, w, sx, lines, line);
+  const some = atOnce(n, size);
+  const row = <usize>(n * outH * outW) * F32;
+  const step = <usize>(inPlace ? c * size : size) * F32;
+  const last = a + <usize>(c * kh * kw) * row;
+  if (inPlace) memory.fill(o, 0, <usize>(n * c * size) * F32);
+  for (let first = 0; first < n; first += some) {
+    const end = min(first + some, n);
+    for (let ci = 0; ci < c; ci++) {
+      if (!inPlace) memory.fill(space, 0, <usize>(some * size) * F32);
+      const images = inPlace ? o + <usize>((first * c + ci) * size) * F32 : space;
+      let from = a + <usize>ci * <usize>(kh * kw) * row + <usize>(first * outH * outW) * F32;
+      // All images for one element of the filter, then for the next: what is added to was written long before.
+      for (let ky = 0; ky < kh; ky++)
+        for (let kx = 0; kx < kw; kx++, from += row) {
+          let image = images + <usize>corner(ky, kx, sx, dy, dx, line) * F32;
+          let lines = from;
+          for (let ni = first; ni < end; ni++, image += step, lines += <usize>(outH * outW) * F32)
+            addLines(lines, last, image, <usize>(sy * line) * F32, outH, outW, !inPlace);
         }
-      }
+      if (!inPlace)
+        for (let ni = first; ni < end; ni++)
+          bare(space + <usize>(ni - first) * step, o + <usize>((ni * c + ci) * h * w) * F32, h, w, sx, py, px, line);
     }
+  }
+}
+
+/**
+ * Lines that follow each other added to lines `step` bytes apart, the last few of each as four with zeros among them where the columns, up to
+ * `end`, and what is added to, with `spare` elements after it, have so many.
+ */
+@inline
+function addLines(from: usize, end: usize, to: usize, step: usize, outH: i32, outW: i32, spare: bool): void {
+  const whole = <usize>(outW & ~3) * F32;
+  const length = <usize>outW * F32;
+  const rest = i32x4.lt_s(i32x4(0, 1, 2, 3), i32x4.splat(outW & 3));
+  const most = spare && whole < length ? end - whole - X4 : 0;
+  for (let y = 0; y < outH; y++, to += step, from += length) {
+    let x: usize = 0;
+    for (; x < whole; x += X4) v128.store(to + x, f32x4.add(v128.load(to + x), v128.load(from + x)));
+    if (from <= most) v128.store(to + x, f32x4.add(v128.load(to + x), v128.and(v128.load(from + x), rest)));
+    else for (; x < length; x += F32) store<f32>(to + x, load<f32>(to + x) + load<f32>(from + x));
   }
 }
 

@@ -149,6 +149,68 @@ describeKernels('filters', () =>
   }),
 );
 
+describeKernels('columns', () => {
+  /** Windows that reach beyond the padding, results narrower than four, steps that leave columns out, and more images than are taken at once. */
+  const MORE: readonly Sizes[] = [
+    { n: 2, c: 2, h: 5, w: 5, k: 1, kh: 3, kw: 3, sy: 2, sx: 2, py: 0, px: 0, dy: 1, dx: 1 },
+    { n: 3, c: 1, h: 3, w: 3, k: 1, kh: 3, kw: 3, sy: 1, sx: 1, py: 0, px: 0, dy: 1, dx: 1 },
+    { n: 2, c: 2, h: 4, w: 9, k: 1, kh: 1, kw: 1, sy: 3, sx: 4, py: 0, px: 1, dy: 1, dx: 1 },
+    { n: 9, c: 1, h: 60, w: 70, k: 1, kh: 2, kw: 1, sy: 1, sx: 1, py: 3, px: 2, dy: 1, dx: 1 },
+    { n: 2, c: 3, h: 3, w: 4, k: 1, kh: 2, kw: 2, sy: 1, sx: 2, py: 1, px: 3, dy: 1, dx: 1 },
+  ];
+  const beyond = (s: Sizes, [h, w]: readonly [number, number]): [string, Sizes, number, number] => [
+    `${s.kh} by ${s.kw} over [${s.n}, ${s.c}, ${s.h}, ${s.w}]${h + w === 0 ? '' : ` and ${h}, ${w} windows more`}`,
+    s,
+    outH(s) + h,
+    outW(s) + w,
+  ];
+  const CASES = [...SIZES, ...MORE].flatMap((s) =>
+    (
+      [
+        [0, 0],
+        [1, 0],
+        [0, 1],
+      ] as const
+    ).map((more) => beyond(s, more)),
+  );
+
+  it.each(CASES)('of %s', (_, s, H, W) => {
+    const [size, columns] = [s.n * s.c * s.h * s.w, s.n * H * W];
+    const room = call('windowSpace', s.n, s.h, s.w, s.kh, s.kw, s.sy, s.sx, s.py, s.px, s.dy, s.dx, H, W) as number;
+    const windows = [s.n, s.c, s.h, s.w, s.kh, s.kw, s.sy, s.sx, s.py, s.px, s.dy, s.dx, H, W];
+    const kernel = (name: string, a: number, at: number, count: number): Float32Array => {
+      new Float32Array(memory.buffer, BASE.space, room).fill(NaN);
+      const guard = new Float32Array(memory.buffer, BASE.space + 4 * room, 8).fill(CANARY);
+      const out = written(at, count, () => call(name, a, at, BASE.space, ...windows));
+      expect([...guard]).toEqual(Array(8).fill(CANARY));
+      return out;
+    };
+    for (const shift of [0, 4, 12]) {
+      const [x, g] = [numbers(size), numbers(taps(s) * columns)];
+      x[size - 1] = NaN;
+      g[g.length - 1] = Infinity;
+      const [unfolded, folded] = [new Float32Array(g.length), new Float32Array(size)];
+      // In the order of the filter's elements, in which sums are made.
+      for (let t = 0, at = 0; t < taps(s); t++)
+        for (let i = 0; i < s.n; i++)
+          for (let y = 0; y < H; y++)
+            for (let column = 0; column < W; column++, at++) {
+              const [ci, ky, kx] = [Math.floor(t / (s.kh * s.kw)), Math.floor(t / s.kw) % s.kh, t % s.kw];
+              const [row, across] = [y * s.sy + ky * s.dy - s.py, column * s.sx + kx * s.dx - s.px];
+              if (row < 0 || across < 0 || row >= s.h || across >= s.w) continue;
+              const image = ((i * s.c + ci) * s.h + row) * s.w + across;
+              unfolded[at] = x[image] as number;
+              folded[image]! += g[at] as number;
+            }
+      expect([...kernel('unfold', put(BASE.a + shift, x), BASE.o + shift, g.length)]).toEqual([...unfolded]);
+      const from = put(BASE.b + shift, g);
+      // What follows the columns counts for nothing.
+      new Float32Array(memory.buffer, from + 4 * g.length, 4).fill(NaN);
+      expect([...kernel('fold', from, BASE.o + shift, size)]).toEqual([...folded]);
+    }
+  });
+});
+
 describeKernels('the largest of windows', () => {
   it.each([
     ['two by two', 2, 2, 2, 2, 0],

@@ -193,16 +193,24 @@ function sized(run: Call, names: readonly string[], dtype: 'float32' | 'int32' =
   };
 }
 
+const WINDOW_SPACE = WINDOWS.filter((name) => name !== 'c');
 const SPACE = ['c', 'h', 'w', 'filters', 'kh', 'kw', 'sx', 'py', 'px'];
 const IMAGES = ['n', 'c', 'h', 'w', 'filters', ...WINDOWS.slice(4)];
 
-/** A convolution without columns, of x and `name`; `space` says what it needs meanwhile, by the sizes in `needs`. */
-function convolution(run: Call, name: string, space: Call, needs: readonly string[]): OwnKernel {
+/** A kernel of operands and sizes that needs room meanwhile: `space` says how much, by the sizes in `needs`. */
+function roomy(
+  run: Call,
+  operands: readonly string[],
+  names: readonly string[],
+  space: Call,
+  needs: readonly string[],
+): OwnKernel {
   return (heap, inputs, attrs) => {
     const [size] = numbers(attrs, ['size']) as [number];
     const out = heap.make(size, 'float32');
     const room = heap.make(space(...numbers(attrs, needs)) as number, 'float32');
-    run(at(input(inputs, 'x')), at(input(inputs, name)), out.at, room.at, ...numbers(attrs, IMAGES));
+    const places = operands.map((name) => at(input(inputs, name)));
+    run(...places, out.at, room.at, ...numbers(attrs, names));
     heap.free(room);
     return out;
   };
@@ -318,10 +326,13 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['PlaceStrided', placed(of('placeStrided'))],
     ['Choose', chosen(of('choose'))],
     ['LargestRows', ofRows(of('largestRows'))],
-    ['Unfold', sized(of('unfold'), WINDOWS)],
-    ['Fold', sized(of('fold'), WINDOWS)],
-    ['Convolve', convolution(of('convolve'), 'filters', of('convolveSpace'), SPACE)],
-    ['ConvolveFilter', convolution(of('convolveFilter'), 'dy', of('convolveFilterSpace'), [...SPACE, 'outH', 'outW'])],
+    ['Unfold', roomy(of('unfold'), ['x'], WINDOWS, of('windowSpace'), WINDOW_SPACE)],
+    ['Fold', roomy(of('fold'), ['x'], WINDOWS, of('windowSpace'), WINDOW_SPACE)],
+    ['Convolve', roomy(of('convolve'), ['x', 'filters'], IMAGES, of('convolveSpace'), SPACE)],
+    [
+      'ConvolveFilter',
+      roomy(of('convolveFilter'), ['x', 'dy'], IMAGES, of('convolveFilterSpace'), [...SPACE, 'outH', 'outW']),
+    ],
     ['LargestPositions', sized(of('largestPositions'), POOLS, 'int32')],
     ['Take', positioned(of('take'), false)],
     ['TakeRows', byRow(of('takeRows'), false)],
