@@ -89,12 +89,20 @@ function copyLines(from: usize, step: usize, to: usize, outH: i32, outW: i32): v
       for (let x = 0; x < outW; x++, to += F32) store<u32>(to, load<u32>(from + <usize>x * F32));
     return;
   }
+  // Some of the last four may have been copied before. Lines of up to eight are most of the time spent with their ends.
   const last = <usize>(outW - 4) * F32;
-  for (let y = 0; y < outH; y++, from += step, to += last + X4) {
-    for (let x: usize = 0; x < last; x += X4) v128.store(to + x, v128.load(from + x));
-    // Some of the last four may have been copied before.
-    v128.store(to + last, v128.load(from + last));
-  }
+  const end = to + <usize>outH * (last + X4);
+  if (outW == 4) for (; to < end; from += step, to += X4) v128.store(to, v128.load(from));
+  else if (outW <= 8)
+    for (; to < end; from += step, to += last + X4) {
+      v128.store(to, v128.load(from));
+      v128.store(to + last, v128.load(from + last));
+    }
+  else
+    for (; to < end; from += step, to += last + X4) {
+      for (let x: usize = 0; x < last; x += X4) v128.store(to + x, v128.load(from + x));
+      v128.store(to + last, v128.load(from + last));
+    }
 }
 
 /** The adjoint of `unfold`: columns added up into images. */
@@ -157,7 +165,18 @@ function addLines(from: usize, end: usize, to: usize, step: usize, outH: i32, ou
   const length = <usize>outW * F32;
   const rest = i32x4.lt_s(i32x4(0, 1, 2, 3), i32x4.splat(outW & 3));
   const most = spare && whole < length ? end - whole - X4 : 0;
-  for (let y = 0; y < outH; y++, to += step, from += length) {
+  const columns = from + <usize>outH * length;
+  if (outW == 4) {
+    for (; from < columns; to += step, from += X4) v128.store(to, f32x4.add(v128.load(to), v128.load(from)));
+    return;
+  }
+  if (outW > 4 && outW < 8)
+    for (; from < columns && from <= most; to += step, from += length) {
+      const second = f32x4.add(v128.load(to + X4), v128.and(v128.load(from + X4), rest));
+      v128.store(to, f32x4.add(v128.load(to), v128.load(from)));
+      v128.store(to + X4, second);
+    }
+  for (; from < columns; to += step, from += length) {
     let x: usize = 0;
     for (; x < whole; x += X4) v128.store(to + x, f32x4.add(v128.load(to + x), v128.load(from + x)));
     if (from <= most) v128.store(to + x, f32x4.add(v128.load(to + x), v128.and(v128.load(from + x), rest)));

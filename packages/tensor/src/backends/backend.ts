@@ -53,8 +53,6 @@ export interface Backend {
   /** Whether memory given to `upload` may be read by the device later: it must then never change or be reused. */
   readonly aliasesUploads: boolean;
   readonly worth: Worth;
-  /** Filters up to which its kernel `Convolve` is faster than columns and their product. @default 0 */
-  readonly convolves?: number;
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer;
   /** The device's own memory, valid until the next kernel or upload; undefined where it cannot be addressed. */
   view(buffer: DeviceBuffer): Uint8Array | undefined;

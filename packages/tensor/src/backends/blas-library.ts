@@ -8,7 +8,17 @@ export interface BlasLibrary {
   /** Where the memory of typed arrays over `buffer` starts. */
   addressOf(buffer: ArrayBufferLike): number;
   /** c[m, n] = op(a)[m, k] op(b)[k, n], row-major and contiguous; addresses in bytes. */
-  multiply(m: number, n: number, k: number, a: number, turnA: boolean, b: number, turnB: boolean, c: number): void;
+  multiply(
+    m: number,
+    n: number,
+    k: number,
+    a: number,
+    turnA: boolean,
+    b: number,
+    turnB: boolean,
+    c: number,
+    add?: boolean,
+  ): void;
   /** undefined where the library takes no number of threads. */
   readonly setThreads: ((threads: number) => void) | undefined;
 }
@@ -99,7 +109,7 @@ function openPath(koffi: Koffi, path: string): BlasLibrary {
   const opened: BlasLibrary = {
     path,
     addressOf: (buffer) => Number(koffi.address(new Uint8Array(buffer))),
-    multiply: (m, n, k, a, turnA, b, turnB, c) => {
+    multiply: (m, n, k, a, turnA, b, turnB, c, add = false) => {
       sgemm(
         ROWS,
         turnA ? TURNED : PLAIN,
@@ -112,7 +122,7 @@ function openPath(koffi: Koffi, path: string): BlasLibrary {
         turnA ? m : k,
         b,
         turnB ? k : n,
-        0,
+        add ? 1 : 0,
         c,
         n,
       );

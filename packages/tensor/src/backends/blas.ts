@@ -2,7 +2,8 @@
 import type { BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
-import { FEW_FILTERS, productsOf } from './products.ts';
+import { FEW_FILTERS } from './columns.ts';
+import { productsOf } from './products.ts';
 import { getNumThreads, onThreads } from './threads.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
@@ -33,8 +34,6 @@ class Lent implements DeviceBuffer {
 
 class Blas extends Wasm {
   override readonly name: BackendName = 'blas';
-  // With more of them the library's product makes good for the columns.
-  override readonly convolves = FEW_FILTERS;
   readonly detail: string;
   private readonly library: BlasLibrary;
   private memory: ArrayBufferLike | undefined;
@@ -48,6 +47,10 @@ class Blas extends Wasm {
     library.setThreads?.(getNumThreads());
     onThreads((threads) => library.setThreads?.(threads));
     this.kernels.set('BatchMatMul', (heap, inputs, attrs) => this.product(heap, inputs, attrs));
+    this.convolveBy(FEW_FILTERS, (heap, [m, n, k], a, turnA, b, turnB, out, add) => {
+      const start = this.heapStart(heap);
+      library.multiply(m, n, k, start + a, turnA, start + b, turnB, start + out, add);
+    });
   }
 
   lend(bytes: Uint8Array): DeviceBuffer {

@@ -281,6 +281,9 @@ describe('a convolution of tensors', () => {
     ['in steps of two and three', [2, 3, 15, 19], [5, 3, 2, 4], { stride: [2, 3], dilation: [2, 1] }],
     ['of many filters', [2, 3, 12, 12], [33, 3, 3, 3], { padding: 1 }],
     ['in groups', [2, 4, 12, 12], [6, 2, 3, 3], { groups: 2 }],
+    ['with more columns than are made at once', [20, 8, 28, 28], [12, 8, 3, 3], { padding: 1 }],
+    ['with more of one image than are made at once', [2, 8, 89, 91], [9, 8, 3, 3], { padding: 1 }],
+    ['of results narrower than four', [5, 16, 6, 6], [40, 16, 5, 5], { padding: 0 }],
   ];
   /** Up to roundings of single precision, measured by the largest element. */
   const close = (got: Tensor, exact: Tensor): boolean => {

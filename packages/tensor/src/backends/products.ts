@@ -4,9 +4,6 @@ import type { DeviceTensor } from './backend.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
 import type { OwnKernel } from './own-kernel.ts';
 
-/** Filters up to which a library's product does not make good for the columns that it needs. */
-export const FEW_FILTERS = 8;
-
 /** Products [m, k] times [k, n] of matrices that lie one after the other. */
 interface Products {
   readonly batches: number;
@@ -32,19 +29,36 @@ export function productsOf(
   return { batches: sizeOf(a.shape.slice(0, -2)), m, n, k, turnA, turnB };
 }
 
-/** BatchMatMul by the kernels `product` and `productSpace`. */
-export function ownProduct(product: (...args: number[]) => void, productSpace: () => number): OwnKernel {
+/** out[m, n] = a[m, k] b[k, n] by the kernels `product` and `productSpace`; addresses on the heap, a turned operand lies column by column. */
+export type OwnMultiply = (
+  heap: Heap,
+  sizes: readonly [m: number, n: number, k: number],
+  a: number,
+  turnA: boolean,
+  b: number,
+  turnB: boolean,
+  out: number,
+) => void;
+
+export function ownMultiply(product: (...args: number[]) => void, productSpace: () => number): OwnMultiply {
   /** What it packs operands into, once for each heap. */
   const spaces = new WeakMap<Heap, Block>();
-  return (heap, inputs, attrs) => {
-    const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
+  return (heap, [m, n, k], a, turnA, b, turnB, out) => {
     let space = spaces.get(heap);
     if (space === undefined) spaces.set(heap, (space = heap.make(productSpace() >> 2, 'float32')));
+    const [a0, a1, b0, b1] = [turnA ? 1 : k, turnA ? m : 1, turnB ? 1 : n, turnB ? k : 1];
+    product(a, a0, a1, b, b0, b1, out, m, n, k, space.at);
+  };
+}
+
+/** BatchMatMul by products of our own. */
+export function ownProduct(multiply: OwnMultiply): OwnKernel {
+  return (heap, inputs, attrs) => {
+    const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
     const out = heap.make(batches * m * n, 'float32');
     const [a, b] = [blockOf((inputs['a'] as DeviceTensor).buffer).at, blockOf((inputs['b'] as DeviceTensor).buffer).at];
-    const [a0, a1, b0, b1] = [turnA ? 1 : k, turnA ? m : 1, turnB ? 1 : n, turnB ? k : 1];
     for (let i = 0; i < batches; i++)
-      product(a + 4 * i * m * k, a0, a1, b + 4 * i * k * n, b0, b1, out.at + 4 * i * m * n, m, n, k, space.at);
+      multiply(heap, [m, n, k], a + 4 * i * m * k, turnA, b + 4 * i * k * n, turnB, out.at + 4 * i * m * n);
     return out;
   };
 }

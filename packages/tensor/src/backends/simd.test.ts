@@ -4,7 +4,7 @@ import { moduleText } from '../../tools/compile-kernels.ts';
 import { readFileSync } from 'node:fs';
 import { call, constants, describeKernels, memory, MODULES } from '../../test/kernel-modules.ts';
 import { backendName } from '../index.ts';
-import { ownKernels } from './simd.ts';
+import { multiplyBy, ownKernels } from './simd.ts';
 
 /** On both sides of every number of elements that a loop takes at once. */
 const SIZES = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 130];
@@ -60,7 +60,7 @@ describe.runIf(backendName() === 'wasm')('the modules', () => {
   it.each(MODULES)('%s: has nothing that no operation asks for', (_, run) => {
     const asked = new Set<string>();
     const watched = new Proxy(run, { get: (all, name: string) => (asked.add(name), all[name]) });
-    ownKernels(watched);
+    ownKernels(watched, multiplyBy(watched));
     const steps = ['descend', 'descendRows', 'glide', 'adapt'];
     expect(Object.keys(run).filter((name) => !asked.has(name) && !steps.includes(name))).toEqual([]);
   });

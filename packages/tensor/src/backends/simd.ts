@@ -6,7 +6,7 @@ import { sizeOf, type Shape } from '../shape.ts';
 import type { DeviceTensor, DeviceUpdate } from './backend.ts';
 import { blockOf, type Block } from './heap.ts';
 import type { Attrs, Inputs, OwnKernel } from './own-kernel.ts';
-import { ownProduct } from './products.ts';
+import { ownMultiply, ownProduct, type OwnMultiply } from './products.ts';
 
 type Call = (...args: number[]) => number | void;
 
@@ -288,7 +288,7 @@ function byRow(run: Call, adds: boolean): OwnKernel {
 }
 
 /** Every kernel by the name that operations ask for; those of TensorFlow.js's names take its place. */
-export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel> {
+export function ownKernels(exports: SimdExports, multiply: OwnMultiply): ReadonlyMap<string, OwnKernel> {
   const of = (name: string): Call => {
     const run = exports[name];
     if (run === undefined) throw new TensorError(`the module of kernels has no ${name}: run npm run generate`);
@@ -313,7 +313,7 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['Sigmoid', unary(of('sigmoidOf'))],
     ['Tanh', unary(of('tanhOf'))],
     ['ReluGrad', gradient(of('reluGrad'))],
-    ['BatchMatMul', ownProduct(of('product'), of('productSpace') as () => number)],
+    ['BatchMatMul', ownProduct(multiply)],
     ['SumBlocks', sums(of('sumRows'), of('sumColumns'))],
     ['SumAround', sumsAround(of('sumAround'))],
     ['SoftmaxRows', rows(of('softmaxRows'), ['x'])],
@@ -339,6 +339,11 @@ export function ownKernels(exports: SimdExports): ReadonlyMap<string, OwnKernel>
     ['AddRows', byRow(of('addRows'), true)],
     ['Put', positioned(of('put'), true)],
   ]);
+}
+
+/** Our own product of matrices. */
+export function multiplyBy(exports: SimdExports): OwnMultiply {
+  return ownMultiply(exports['product'] as (...args: number[]) => void, exports['productSpace'] as () => number);
 }
 
 /** Steps of optimisers in place, by the names of TensorFlow's kernels for them. */

@@ -4,23 +4,23 @@
  */
 import { TensorError } from '../errors.ts';
 import type { BackendName, DeviceTensor } from './backend.ts';
-import { blockOf, type Block, type Heap } from './heap.ts';
-import type { OwnKernel } from './own-kernel.ts';
-import { FEW_FILTERS, productsOf } from './products.ts';
+import { addingUp, FEW_FILTERS } from './columns.ts';
+import { blockOf, type Heap } from './heap.ts';
+import type { Inputs, OwnKernel } from './own-kernel.ts';
+import { productsOf, type OwnMultiply } from './products.ts';
 import type { Attribute, Handle, NativeOps } from './tf-native.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
 /** Multiply-adds up to which our own product takes no longer than a call of the addon. */
 const SMALL_PRODUCT = 2 ** 18;
 
-type Inputs = Readonly<Record<string, DeviceTensor>>;
+type Product = Parameters<OwnMultiply> extends [Heap, ...infer Rest] ? Rest : never;
+
+const at = (inputs: Inputs, name: string): number => blockOf((inputs[name] as DeviceTensor).buffer).at;
 
 export class TensorflowOnHost extends Wasm {
   override readonly name: BackendName = 'tensorflow';
-  // With more of them the library's product makes good for the columns.
-  override readonly convolves = FEW_FILTERS;
   private readonly ops: NativeOps;
-  private readonly small: OwnKernel;
   /** By whether the operands lie column by column. */
   private readonly turns: readonly (readonly Attribute[])[];
 
@@ -29,34 +29,44 @@ export class TensorflowOnHost extends Wasm {
     super(...wasmParts());
     this.ops = ops;
     checkSharing(ops, this.heap);
-    this.small = this.kernels.get('BatchMatMul') as OwnKernel;
     this.turns = [0, 1, 2, 3].map((turn) => [ops.flag('adj_x', turn > 1), ops.flag('adj_y', turn % 2 === 1)]);
-    this.kernels.set('BatchMatMul', (heap, inputs, attrs) => this.product(heap, inputs, attrs));
+    const small = this.kernels.get('BatchMatMul') as OwnKernel;
+    this.kernels.set('BatchMatMul', (heap, inputs, attrs) => {
+      const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
+      if (batches * m * n * k <= SMALL_PRODUCT) return small(heap, inputs, attrs);
+      const out = heap.make(batches * m * n, 'float32');
+      const [a, b] = [at(inputs, 'a'), at(inputs, 'b')];
+      try {
+        this.products(heap, batches, [m, n, k], a, turnA, b, turnB, out.at);
+        return out;
+      } catch (error) {
+        heap.free(out);
+        throw error;
+      }
+    });
+    const replace: OwnMultiply = (heap, sizes, ...rest) =>
+      sizes[0] * sizes[1] * sizes[2] <= SMALL_PRODUCT
+        ? this.multiply(heap, sizes, ...rest)
+        : this.products(heap, 1, sizes, ...rest);
+    this.convolveBy(FEW_FILTERS, addingUp(this.exports, replace));
   }
 
-  private product(heap: Heap, inputs: Inputs, attrs: Readonly<Record<string, unknown>>): Block {
-    const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
-    if (batches * m * n * k <= SMALL_PRODUCT) return this.small(heap, inputs, attrs);
-    // Before the operands are looked at: a heap that grows may move.
-    const out = heap.make(batches * m * n, 'float32');
+  /** Products of matrices one after the other, as `OwnMultiply`; `out` is a multiple of 64. */
+  private products(heap: Heap, batches: number, ...[[m, n, k], a, turnA, b, turnB, out]: Product): void {
     const held: Handle[] = [];
-    const over = (block: Block, rows: number, columns: number): Handle => {
+    const over = (from: number, rows: number, columns: number): Handle => {
       const shape = batches === 1 ? [1, rows, columns] : [1, batches, rows, columns];
-      const made = this.ops.make(heap.view(block), 'float32', shape);
+      const bytes = new Uint8Array(heap.memory.buffer, from, 4 * batches * rows * columns);
+      const made = this.ops.make(bytes, 'float32', shape);
       held.push(made);
       return made;
     };
     try {
-      const [a, b] = [blockOf((inputs['a'] as DeviceTensor).buffer), blockOf((inputs['b'] as DeviceTensor).buffer)];
       const x = over(a, turnA ? k : m, turnA ? m : k);
       const y = over(b, turnB ? n : k, turnB ? k : n);
       const result = this.ops.run('BatchMatMulV2', [x, y], this.turns[2 * Number(turnA) + Number(turnB)]);
       held.push(result);
       this.ops.put(over(out, m, n), result);
-      return out;
-    } catch (error) {
-      heap.free(out);
-      throw error;
     } finally {
       // They are of memory that is the library's for this one operation.
       for (const handle of held) this.ops.free(handle);

@@ -2,9 +2,11 @@
 import type * as tfjsWasm from '@tensorflow/tfjs-backend-wasm';
 import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
+import { addingUp, byFilters, columnKernels, type Multiply } from './columns.ts';
 import { blockOf, Heap } from './heap.ts';
 import type { OwnKernel } from './own-kernel.ts';
-import { CONSTANTS_BYTES, ownKernels, ownUpdate, startSimd, type SimdExports } from './simd.ts';
+import type { OwnMultiply } from './products.ts';
+import { CONSTANTS_BYTES, ownKernels, ownUpdate, multiplyBy, startSimd, type SimdExports } from './simd.ts';
 import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
 import { keepPackedApart } from './wasm-packing.ts';
 
@@ -150,13 +152,13 @@ export class Wasm implements Backend {
   // Uploads are copied into the heap.
   readonly aliasesUploads = false;
   readonly worth: Worth = WASM_WORTH;
-  // Products are no faster than its sums.
-  readonly convolves: number = Infinity;
   protected readonly heap: Heap;
   protected readonly kernels: Map<string, OwnKernel>;
   private readonly tf: TfModule;
   private readonly backend: BackendWasm;
-  private readonly exports: SimdExports;
+  protected readonly exports: SimdExports;
+  /** Our own product, without what a library's call has around it. */
+  protected readonly multiply: OwnMultiply;
   private readonly foreign = new Map<string, KernelFunc | undefined>();
 
   constructor(tf: TfModule, backend: BackendWasm) {
@@ -164,7 +166,19 @@ export class Wasm implements Backend {
     this.backend = backend;
     this.heap = new Heap(backend);
     this.exports = startSimd(this.heap.memory, this.heap.make(CONSTANTS_BYTES >> 2, 'float32').at);
-    this.kernels = new Map(ownKernels(this.exports));
+    this.multiply = multiplyBy(this.exports);
+    this.kernels = new Map(ownKernels(this.exports, this.multiply));
+    // Its products are no faster than sums without columns.
+    this.convolveBy(Infinity, addingUp(this.exports, this.multiply));
+  }
+
+  /** Convolutions by products with columns; those of up to `few` filters without, where that is possible. */
+  protected convolveBy(few: number, multiply: Multiply): void {
+    const own = ownKernels(this.exports, this.multiply);
+    for (const [name, columns] of columnKernels(this.exports, multiply)) {
+      const direct = own.get(name);
+      this.kernels.set(name, direct === undefined ? columns : byFilters(few, direct, columns));
+    }
   }
 
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer {
