@@ -287,7 +287,7 @@ describe('a convolution of tensors', () => {
   ];
   /** Up to roundings of single precision, measured by the largest element. */
   const close = (got: Tensor, exact: Tensor): boolean => {
-    const largest = Math.max(1, ...(exact.dataSync() as Float64Array).map(Math.abs));
+    const largest = (exact.dataSync() as Float64Array).reduce((most, value) => Math.max(most, Math.abs(value)), 1);
     return got.to('float64').allClose(exact, { rtol: 1e-5, atol: 1e-6 * largest });
   };
 

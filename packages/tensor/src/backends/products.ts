@@ -29,21 +29,25 @@ export function productsOf(
   return { batches: sizeOf(a.shape.slice(0, -2)), m, n, k, turnA, turnB };
 }
 
-/** out[m, n] = a[m, k] b[k, n] by the kernels `product` and `productSpace`; addresses on the heap, a turned operand lies column by column. */
-export type OwnMultiply = (
-  heap: Heap,
-  sizes: readonly [m: number, n: number, k: number],
-  a: number,
-  turnA: boolean,
-  b: number,
-  turnB: boolean,
-  out: number,
-) => void;
+/** out[m, n] = a[m, k] b[k, n]: addresses on the heap, and whether an operand lies column by column. */
+export interface Product {
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  readonly a: number;
+  readonly turnA: boolean;
+  readonly b: number;
+  readonly turnB: boolean;
+  readonly out: number;
+}
 
-export function ownMultiply(product: (...args: number[]) => void, productSpace: () => number): OwnMultiply {
+export type Multiply = (heap: Heap, product: Product) => void;
+
+/** Products by the kernels `product` and `productSpace`. */
+export function ownMultiply(product: (...args: number[]) => void, productSpace: () => number): Multiply {
   /** What it packs operands into, once for each heap. */
   const spaces = new WeakMap<Heap, Block>();
-  return (heap, [m, n, k], a, turnA, b, turnB, out) => {
+  return (heap, { m, n, k, a, turnA, b, turnB, out }) => {
     let space = spaces.get(heap);
     if (space === undefined) spaces.set(heap, (space = heap.make(productSpace() >> 2, 'float32')));
     const [a0, a1, b0, b1] = [turnA ? 1 : k, turnA ? m : 1, turnB ? 1 : n, turnB ? k : 1];
@@ -52,13 +56,15 @@ export function ownMultiply(product: (...args: number[]) => void, productSpace: 
 }
 
 /** BatchMatMul by products of our own. */
-export function ownProduct(multiply: OwnMultiply): OwnKernel {
+export function ownProduct(multiply: Multiply): OwnKernel {
   return (heap, inputs, attrs) => {
     const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
     const out = heap.make(batches * m * n, 'float32');
     const [a, b] = [blockOf((inputs['a'] as DeviceTensor).buffer).at, blockOf((inputs['b'] as DeviceTensor).buffer).at];
-    for (let i = 0; i < batches; i++)
-      multiply(heap, [m, n, k], a + 4 * i * m * k, turnA, b + 4 * i * k * n, turnB, out.at + 4 * i * m * n);
+    for (let i = 0; i < batches; i++) {
+      const [from, by, to] = [a + 4 * i * m * k, b + 4 * i * k * n, out.at + 4 * i * m * n];
+      multiply(heap, { m, n, k, a: from, turnA, b: by, turnB, out: to });
+    }
     return out;
   };
 }

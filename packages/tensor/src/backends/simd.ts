@@ -6,7 +6,7 @@ import { sizeOf, type Shape } from '../shape.ts';
 import type { DeviceTensor, DeviceUpdate } from './backend.ts';
 import { blockOf, type Block } from './heap.ts';
 import type { Attrs, Inputs, OwnKernel } from './own-kernel.ts';
-import { ownMultiply, ownProduct, type OwnMultiply } from './products.ts';
+import { ownMultiply, ownProduct, type Multiply } from './products.ts';
 
 type Call = (...args: number[]) => number | void;
 
@@ -288,7 +288,7 @@ function byRow(run: Call, adds: boolean): OwnKernel {
 }
 
 /** Every kernel by the name that operations ask for; those of TensorFlow.js's names take its place. */
-export function ownKernels(exports: SimdExports, multiply: OwnMultiply): ReadonlyMap<string, OwnKernel> {
+export function ownKernels(exports: SimdExports, multiply: Multiply): ReadonlyMap<string, OwnKernel> {
   const of = (name: string): Call => {
     const run = exports[name];
     if (run === undefined) throw new TensorError(`the module of kernels has no ${name}: run npm run generate`);
@@ -342,7 +342,7 @@ export function ownKernels(exports: SimdExports, multiply: OwnMultiply): Readonl
 }
 
 /** Our own product of matrices. */
-export function multiplyBy(exports: SimdExports): OwnMultiply {
+export function multiplyBy(exports: SimdExports): Multiply {
   return ownMultiply(exports['product'] as (...args: number[]) => void, exports['productSpace'] as () => number);
 }
 

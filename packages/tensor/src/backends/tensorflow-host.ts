@@ -7,14 +7,12 @@ import type { BackendName, DeviceTensor } from './backend.ts';
 import { addingUp, FEW_FILTERS } from './columns.ts';
 import { blockOf, type Heap } from './heap.ts';
 import type { Inputs, OwnKernel } from './own-kernel.ts';
-import { productsOf, type OwnMultiply } from './products.ts';
+import { productsOf, type Multiply, type Product } from './products.ts';
 import type { Attribute, Handle, NativeOps } from './tf-native.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
 /** Multiply-adds up to which our own product takes no longer than a call of the addon. */
 const SMALL_PRODUCT = 2 ** 18;
-
-type Product = Parameters<OwnMultiply> extends [Heap, ...infer Rest] ? Rest : never;
 
 const at = (inputs: Inputs, name: string): number => blockOf((inputs[name] as DeviceTensor).buffer).at;
 
@@ -37,22 +35,23 @@ export class TensorflowOnHost extends Wasm {
       const out = heap.make(batches * m * n, 'float32');
       const [a, b] = [at(inputs, 'a'), at(inputs, 'b')];
       try {
-        this.products(heap, batches, [m, n, k], a, turnA, b, turnB, out.at);
+        this.products(heap, { m, n, k, a, turnA, b, turnB, out: out.at }, batches);
         return out;
       } catch (error) {
         heap.free(out);
         throw error;
       }
     });
-    const replace: OwnMultiply = (heap, sizes, ...rest) =>
-      sizes[0] * sizes[1] * sizes[2] <= SMALL_PRODUCT
-        ? this.multiply(heap, sizes, ...rest)
-        : this.products(heap, 1, sizes, ...rest);
+    const replace: Multiply = (heap, product) => {
+      const small = product.m * product.n * product.k <= SMALL_PRODUCT;
+      if (small) this.multiply(heap, product);
+      else this.products(heap, product, 1);
+    };
     this.convolveBy(FEW_FILTERS, addingUp(this.exports, replace));
   }
 
-  /** Products of matrices one after the other, as `OwnMultiply`; `out` is a multiple of 64. */
-  private products(heap: Heap, batches: number, ...[[m, n, k], a, turnA, b, turnB, out]: Product): void {
+  /** Products of matrices that lie one after the other; `out` is a multiple of 64. */
+  private products(heap: Heap, { m, n, k, a, turnA, b, turnB, out }: Product, batches: number): void {
     const held: Handle[] = [];
     const over = (from: number, rows: number, columns: number): Handle => {
       const shape = batches === 1 ? [1, rows, columns] : [1, batches, rows, columns];

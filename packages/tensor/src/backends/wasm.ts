@@ -2,10 +2,10 @@
 import type * as tfjsWasm from '@tensorflow/tfjs-backend-wasm';
 import { TensorError } from '../errors.ts';
 import type { Backend, BackendName, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
-import { addingUp, byFilters, columnKernels, type Multiply } from './columns.ts';
+import { addingUp, byFilters, columnKernels, type MultiplyAdd } from './columns.ts';
 import { blockOf, Heap } from './heap.ts';
 import type { OwnKernel } from './own-kernel.ts';
-import type { OwnMultiply } from './products.ts';
+import type { Multiply } from './products.ts';
 import { CONSTANTS_BYTES, ownKernels, ownUpdate, multiplyBy, startSimd, type SimdExports } from './simd.ts';
 import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
 import { keepPackedApart } from './wasm-packing.ts';
@@ -158,7 +158,7 @@ export class Wasm implements Backend {
   private readonly backend: BackendWasm;
   protected readonly exports: SimdExports;
   /** Our own product, without what a library's call has around it. */
-  protected readonly multiply: OwnMultiply;
+  protected readonly multiply: Multiply;
   private readonly foreign = new Map<string, KernelFunc | undefined>();
 
   constructor(tf: TfModule, backend: BackendWasm) {
@@ -173,7 +173,7 @@ export class Wasm implements Backend {
   }
 
   /** Convolutions by products with columns; those of up to `few` filters without, where that is possible. */
-  protected convolveBy(few: number, multiply: Multiply): void {
+  protected convolveBy(few: number, multiply: MultiplyAdd): void {
     const own = ownKernels(this.exports, this.multiply);
     for (const [name, columns] of columnKernels(this.exports, multiply)) {
       const direct = own.get(name);

@@ -35,7 +35,7 @@ function onDevice(
 ): Kernel {
   const device = (a: Tensor, b: Tensor, s: Windows): Backend | undefined => deviceFor(kernel, a, b, filtersOf(a, b), s);
   const op = defineOp<Windows>(names, same(NUMBER), ([x, y], s) => {
-    const [a, b] = [x as Tensor, y as Tensor];
+    const [a, b] = [x, y];
     const backend = device(a, b, s);
     if (backend === undefined) throw new InvariantError(`${kernel} was asked for where no device has it`);
     const filters = filtersOf(a, b);
