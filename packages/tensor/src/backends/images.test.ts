@@ -1,7 +1,7 @@
 /** @file Kernels over images against the plain loop: odd sizes, unaligned, padded and spread windows, ties, NaN and infinities; and what tensors make of them. */
 import { describe, expect, it } from 'vitest';
 import { call, describeKernels, memory } from '../../test/kernel-modules.ts';
-import { conv2d, grad, tensor, type Tensor } from '../index.ts';
+import { conv2d, grad, tensor, type ConvOptions, type Tensor } from '../index.ts';
 
 const BASE = { a: 0, b: 400_000, o: 1_200_000, space: 3_200_000 } as const;
 const CANARY = 12345;
@@ -320,6 +320,22 @@ describe('a convolution of tensors', () => {
     x.mul_(2);
     w.add_(1);
     expect(conv2d(view, turned).to('float64').equal(exact())).toBe(true);
+  });
+
+  it.each<[string, ConvOptions, number]>([
+    ['steps', { stride: 2 ** 30 }, 36],
+    ['steps of a billion across', { stride: [1, 2 ** 30] }, 36],
+    ['gaps in padding', { dilation: 2 ** 20, padding: 2 ** 20 }, 9],
+    ['gaps in padding of many images', { dilation: [1, 2 ** 28], padding: [0, 2 ** 28] }, 9],
+  ])('has %s that no memory has room for', (_, options, c) => {
+    const [a, b] = [numbers(20 * c * 40 * 40), numbers(16 * c * 9)];
+    const all = (['float32', 'float64'] as const).map((dtype) => {
+      const x = tensor(a, { shape: [20, c, 40, 40], dtype, requiresGrad: true });
+      const w = tensor(b, { shape: [16, c, 3, 3], dtype, requiresGrad: true });
+      const y = conv2d(x, w, options);
+      return [y, ...grad([y.pow(2).sum()], [x, w])];
+    });
+    for (const [i, got] of (all[0] as Tensor[]).entries()) expect(close(got, all[1]?.[i] as Tensor)).toBe(true);
   });
 
   it('takes batches of nothing', () => {

@@ -8,13 +8,13 @@ import { backendFor, runKernel } from './kernels.ts';
 import { matmul } from './matmul.ts';
 import { apply } from './op.ts';
 import { NUMBER, same } from './takes.ts';
-import { fold, placed, unfold, type Windows } from './windows.ts';
+import { fold, hasRoom, placed, unfold, type Windows } from './windows.ts';
 
 const taps = (s: Windows): number => s.c * s.kernel[0] * s.kernel[1];
 
 /** The device whose kernel computes what has to do with `filters` filters over the images of `s`. */
 function deviceFor(kernel: string, a: Tensor, b: Tensor, filters: number, s: Windows): Backend | undefined {
-  if (a.dtype !== 'float32' || b.dtype !== 'float32') return undefined;
+  if (a.dtype !== 'float32' || b.dtype !== 'float32' || !hasRoom(s)) return undefined;
   const work = s.n * s.outH * s.outW * filters * taps(s);
   return work === 0 ? undefined : backendFor(kernel, 'matmul', work);
 }

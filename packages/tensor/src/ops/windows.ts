@@ -124,10 +124,22 @@ function like(values: NumberArray, n: number): NumberArray {
   return new (values.constructor as new (n: number) => NumberArray)(n);
 }
 
+/** Times that an image may grow by what surrounds it, and elements beside them, before a kernel of the device is not asked. */
+const GROWTH = 16;
+const GROWTH_BESIDE = 2 ** 20;
+
+/** Whether the device's kernels have room for images with what surrounds them: padding, and lines of whole steps. */
+export function hasRoom(s: Windows): boolean {
+  const extent = (d: 0 | 1, size: number, out: number): number =>
+    Math.max(size + 2 * s.padding[d], (out - 1) * s.stride[d] + (s.kernel[d] - 1) * s.dilation[d] + 1);
+  const line = Math.ceil(extent(1, s.w, s.outW) / s.stride[1]) * s.stride[1];
+  return s.c * extent(0, s.h, s.outH) * line <= Math.min(GROWTH * s.c * s.h * s.w + GROWTH_BESIDE, 2 ** 28);
+}
+
 /** By a kernel of the device, where it has one that pays. */
 function onDevice(kernel: string, input: Tensor, s: Windows, shape: readonly number[]): Tensor | undefined {
   const size = sizeOf(shape);
-  if (input.dtype !== 'float32' || size === 0 || input.size === 0) return undefined;
+  if (input.dtype !== 'float32' || size === 0 || input.size === 0 || !hasRoom(s)) return undefined;
   const backend = backendFor(kernel, 'gather', Math.max(size, input.size));
   return backend && runKernel(backend, kernel, { x: input }, { size, ...placed(s) }, 'float32', shape);
 }
