@@ -63,13 +63,13 @@ export function shard(digits: Digits, index: number, of: number, limit = digits.
 export interface Batch {
   readonly count: number;
   /** `count` rows of 784 values of mean 0 and deviation 1. */
-  readonly x: Float32Array;
+  readonly x: Float32Array<ArrayBuffer>;
   readonly y: BigInt64Array;
 }
 
-/** The digits with the numbers `rows`, in that order. */
-export function batchOf(digits: Digits, rows: Uint32Array): Batch {
-  const x = new Float32Array(rows.length * PIXELS);
+/** The digits with the numbers `rows`, in that order; their pixels in `room`, of at least as many, whose last batch nobody needs any more. */
+export function batchOf(digits: Digits, rows: Uint32Array, room?: Float32Array<ArrayBuffer>): Batch {
+  const x = room?.subarray(0, rows.length * PIXELS) ?? new Float32Array(rows.length * PIXELS);
   const y = new BigInt64Array(rows.length);
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i] ?? 0;

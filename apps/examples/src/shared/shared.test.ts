@@ -88,6 +88,18 @@ describe('the digits', () => {
     expect(y[1]).toBe(BigInt(digits.labels[30] ?? -1));
   });
 
+  it('become one batch after the other in the same memory', () => {
+    const digits = readDigits('test');
+    const room = new Float32Array(3 * PIXELS);
+    for (const rows of [[5, 900, 17], [42]]) {
+      const { x, y } = batchOf(digits, Uint32Array.from(rows), room);
+      const fresh = batchOf(digits, Uint32Array.from(rows));
+      expect(x.buffer).toBe(room.buffer);
+      expect([...x]).toEqual([...fresh.x]);
+      expect(y).toEqual(fresh.y);
+    }
+  });
+
   it('are not read from a truncated file', () => {
     const source = defaultDataFolder();
     for (const file of ['t10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte']) {
