@@ -308,6 +308,37 @@ describe('a convolution of tensors', () => {
     },
   );
 
+  it('of any sizes, steps, gaps, padding and groups has them', () => {
+    for (let round = 0; round < 150; round++) {
+      const first = seed;
+      const upTo = (n: number): number => {
+        seed = (Math.imul(seed, 1664525) + 1013904223) | 0;
+        return Math.floor(((seed >>> 0) / 2 ** 32) * n);
+      };
+      const oneOf = (list: readonly number[]): number => list[upTo(list.length)] as number;
+      const groups = oneOf([1, 1, 1, 2]);
+      const [c, k] = [groups * oneOf([1, 2, 3, 16]), groups * oneOf([1, 3, 4, 6, 7, 8, 9, 17, 33])];
+      const a = [oneOf([1, 2, 3, 20]), c, 1 + upTo(20), 1 + upTo(20)];
+      const b = [k, c / groups, 1 + upTo(5), 1 + upTo(5)];
+      const two = (n: number, from: number): [number, number] => [from + upTo(n), from + upTo(n)];
+      const options = { stride: two(4, 1), padding: two(5, 0), dilation: two(3, 1), groups };
+      const room = ([0, 1] as const).every(
+        (d) => (a[2 + d] as number) + 2 * options.padding[d] > options.dilation[d] * ((b[2 + d] as number) - 1),
+      );
+      if (!room) continue;
+      const values = [a, b].map((shape) => numbers(shape.reduce((n, d) => n * d, 1)));
+      const [got, exact] = (['float32', 'float64'] as const).map((dtype) => {
+        const [x, w] = [a, b].map((shape, i) =>
+          tensor(values[i] as Float32Array, { shape, dtype, requiresGrad: true }),
+        ) as [Tensor, Tensor];
+        const y = conv2d(x, w, options);
+        return [y, ...grad([y.pow(2).sum()], [x, w])];
+      }) as [Tensor[], Tensor[]];
+      const where = `seed ${first}: ${b.join(' by ')} over [${a.join(', ')}], ${JSON.stringify(options)}`;
+      for (const [i, one] of got.entries()) expect(close(one, exact[i] as Tensor), where).toBe(true);
+    }
+  });
+
   it('reads views, and what changed in place', () => {
     const [x, w] = [
       tensor(whole(2 * 8 * 9 * 3), { shape: [2, 8, 9, 3] }),
