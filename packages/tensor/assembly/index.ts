@@ -1,6 +1,6 @@
 /**
  * @file The kernels in WebAssembly, written in AssemblyScript: float32 in a heap that is given, at addresses in bytes, sizes in elements.
- * They allocate nothing and keep nothing. Compiled by `npm run generate`.
+ * They allocate nothing and keep nothing but constants (`constants.ts`). Compiled by `npm run generate`.
  */
 export { convolve, convolveFilter, convolveFilterSpace, convolveSpace } from './convolve';
 export * from './elementwise';

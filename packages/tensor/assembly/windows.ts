@@ -58,7 +58,6 @@ export function unfold(
   const inPlace = alone(h, w, sx, lines, line);
   const some = atOnce(n, size);
   const row = <usize>(n * outH * outW) * F32;
-  const from = inPlace ? a : space;
   // From one image's channel to the next one's.
   const step = <usize>(inPlace ? c * size : size) * F32;
   if (!inPlace) memory.fill(space, 0, <usize>(some * size) * F32);
@@ -68,14 +67,14 @@ export function unfold(
       if (!inPlace)
         for (let ni = first; ni < end; ni++)
           surround(a + <usize>((ni * c + ci) * h * w) * F32, space + <usize>(ni - first) * step, h, w, sx, py, px, line);
-      const images = inPlace ? from + <usize>((first * c + ci) * size) * F32 : from;
+      const images = inPlace ? a + <usize>((first * c + ci) * size) * F32 : space;
       let to = o + <usize>ci * <usize>(kh * kw) * row + <usize>(first * outH * outW) * F32;
       for (let ky = 0; ky < kh; ky++)
         for (let kx = 0; kx < kw; kx++, to += row) {
           let image = images + <usize>corner(ky, kx, sx, dy, dx, line) * F32;
-          let lines = to;
-          for (let ni = first; ni < end; ni++, image += step, lines += <usize>(outH * outW) * F32)
-            copyLines(image, <usize>(sy * line) * F32, lines, outH, outW);
+          let at = to;
+          for (let ni = first; ni < end; ni++, image += step, at += <usize>(outH * outW) * F32)
+            copyLines(image, <usize>(sy * line) * F32, at, outH, outW);
         }
     }
   }
@@ -89,7 +88,7 @@ function copyLines(from: usize, step: usize, to: usize, outH: i32, outW: i32): v
       for (let x = 0; x < outW; x++, to += F32) store<u32>(to, load<u32>(from + <usize>x * F32));
     return;
   }
-  // Some of the last four may have been copied before. Lines of up to eight are most of the time spent with their ends.
+  // Some of the last four may have been copied before. Of short lines the loop itself would take longer than what it copies.
   const last = <usize>(outW - 4) * F32;
   const end = to + <usize>outH * (last + X4);
   if (outW == 4) for (; to < end; from += step, to += X4) v128.store(to, v128.load(from));
@@ -144,9 +143,9 @@ export function fold(
       for (let ky = 0; ky < kh; ky++)
         for (let kx = 0; kx < kw; kx++, from += row) {
           let image = images + <usize>corner(ky, kx, sx, dy, dx, line) * F32;
-          let lines = from;
-          for (let ni = first; ni < end; ni++, image += step, lines += <usize>(outH * outW) * F32)
-            addLines(lines, last, image, <usize>(sy * line) * F32, outH, outW, !inPlace);
+          let at = from;
+          for (let ni = first; ni < end; ni++, image += step, at += <usize>(outH * outW) * F32)
+            addLines(at, last, image, <usize>(sy * line) * F32, outH, outW, !inPlace);
         }
       if (!inPlace)
         for (let ni = first; ni < end; ni++)

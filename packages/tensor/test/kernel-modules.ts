@@ -1,6 +1,6 @@
 /** @file Both modules of our kernels, for tests of what they compute: without and with the relaxed instructions, which Node 20 has behind a flag. */
 import { setFlagsFromString } from 'node:v8';
-import { beforeAll, describe } from 'vitest';
+import { beforeAll, describe, expect } from 'vitest';
 import { CONSTANTS_BYTES, hasRelaxed, startSimd, type SimdExports } from '../src/backends/simd.ts';
 import { backendName } from '../src/index.ts';
 
@@ -26,6 +26,24 @@ export function call(name: string, ...args: number[]): number | void {
   const kernel = current[name];
   if (kernel === undefined) throw new Error(`there is no kernel '${name}'`);
   return kernel(...args);
+}
+
+/** Puts elements at `at`; answers it. */
+export function put(at: number, values: ArrayLike<number>): number {
+  new Float32Array(memory.buffer, at, values.length).set(values);
+  return at;
+}
+
+/** What nobody computes: around results, and after what a kernel may use. */
+export const CANARY = 12345;
+
+/** What a kernel writes at `at`, with nothing changed on either side. */
+export function written(at: number, n: number, kernel: () => void): Float32Array {
+  const around = new Float32Array(memory.buffer, at - 16, n + 8);
+  around.fill(CANARY);
+  kernel();
+  expect([...around.subarray(0, 4), ...around.subarray(n + 4)]).toEqual(Array(8).fill(CANARY));
+  return around.slice(4, n + 4);
 }
 
 /** Tests of kernels, which are the same on every backend of the host: once for each module. */

@@ -1,8 +1,6 @@
 /** @file Convolutions as products with columns, of as many images at once as leave the columns in a cache: the product finds them there. */
-import { InvariantError } from '../errors.ts';
-import type { DeviceTensor } from './backend.ts';
-import { blockOf, type Block, type Heap } from './heap.ts';
-import type { Attrs, Inputs, OwnKernel } from './own-kernel.ts';
+import type { Heap } from './heap.ts';
+import { at, input, numbers, WINDOW_SPACE, WINDOWS, type Attrs, type OwnKernel } from './own-kernel.ts';
 import type { Multiply, Product } from './products.ts';
 import type { SimdExports } from './simd.ts';
 
@@ -36,27 +34,24 @@ interface Room {
   readonly space: number;
 }
 
-const AFTER_N = ['c', 'h', 'w', 'kh', 'kw', 'sy', 'sx', 'py', 'px', 'dy', 'dx', 'outH', 'outW'] as const;
-
 function sizesOf(attrs: Attrs): Sizes {
-  const get = (name: string): number => {
-    const value = attrs[name];
-    if (typeof value !== 'number') throw new InvariantError(`a convolution was not given ${name}`);
-    return value;
-  };
-  const rest = AFTER_N.map(get);
+  const windows = numbers(attrs, WINDOWS);
+  const space = numbers(attrs, WINDOW_SPACE);
+  const [n, c, h, w, kh, kw] = windows as [number, number, number, number, number, number];
+  const [filters, outH, outW] = numbers(attrs, ['filters', 'outH', 'outW']) as [number, number, number];
   return {
-    n: get('n'),
-    image: get('c') * get('h') * get('w'),
-    taps: get('c') * get('kh') * get('kw'),
-    area: get('outH') * get('outW'),
-    filters: get('filters'),
-    windows: (n) => [n, ...rest],
-    space: (n) => [n, ...rest.slice(1)],
+    n,
+    image: c * h * w,
+    taps: c * kh * kw,
+    area: outH * outW,
+    filters,
+    windows: (images) => [images, ...windows.slice(1)],
+    space: (images) => [images, ...space.slice(1)],
   };
 }
 
-const at = (inputs: Inputs, name: string): number => blockOf((inputs[name] as DeviceTensor).buffer).at;
+/** Elements up to the next multiple of 64 bytes, where libraries read and write in place. */
+const whole = (size: number): number => Math.ceil(size / 16) * 16;
 
 /** Convolve, ConvolveFilter and ConvolveImages by products. */
 export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): ReadonlyMap<string, OwnKernel> {
@@ -65,15 +60,11 @@ export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): Read
   /** Calls `part` for some images after the others, with columns for them and, where they are more than one, room for their results side by side. */
   const inParts = (heap: Heap, s: Sizes, part: (first: number, images: number, room: Room) => void): void => {
     const images = Math.min(s.n, Math.max(1, Math.floor(AT_ONCE / (s.taps * s.area))));
-    const blocks = [s.taps * images * s.area, s.filters * images * s.area, run('windowSpace', ...s.space(images))];
-    const parts = blocks.map((size) => heap.make(size, 'float32'));
-    const [columns, results, space] = parts.map((block) => block.at) as [number, number, number];
-    try {
-      for (let first = 0; first < s.n; first += images)
-        part(first, Math.min(images, s.n - first), { columns, results, space });
-    } finally {
-      for (const block of parts) heap.free(block);
-    }
+    const [columns, results] = [whole(s.taps * images * s.area), whole(s.filters * images * s.area)];
+    heap.meanwhile(columns + results + run('windowSpace', ...s.space(images)), (start) => {
+      const room = { columns: start, results: start + 4 * columns, space: start + 4 * (columns + results) };
+      for (let first = 0; first < s.n; first += images) part(first, Math.min(images, s.n - first), room);
+    });
   };
   /** [p, q, area] as [q, p, area]. */
   const exchange = (from: number, to: number, [p, q, area]: readonly [number, number, number]): void => {
@@ -86,24 +77,13 @@ export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): Read
     return room;
   };
 
-  const made = (heap: Heap, size: number, fill: (out: number) => void): Block => {
-    const out = heap.make(size, 'float32');
-    try {
-      fill(out.at);
-      return out;
-    } catch (error) {
-      heap.free(out);
-      throw error;
-    }
-  };
-
   return new Map<string, OwnKernel>([
     [
       'Convolve',
       (heap, inputs, attrs) => {
         const s = sizesOf(attrs);
-        const [x, filters] = [at(inputs, 'x'), at(inputs, 'filters')];
-        return made(heap, s.n * s.filters * s.area, (out) =>
+        const [x, filters] = [at(input(inputs, 'x')), at(input(inputs, 'filters'))];
+        return heap.filled(s.n * s.filters * s.area, (out) =>
           inParts(heap, s, (first, images, { columns, results: room, space }) => {
             const to = out + 4 * first * s.filters * s.area;
             run('unfold', x + 4 * first * s.image, columns, space, ...s.windows(images));
@@ -120,8 +100,8 @@ export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): Read
       'ConvolveFilter',
       (heap, inputs, attrs) => {
         const s = sizesOf(attrs);
-        const [x, dy] = [at(inputs, 'x'), at(inputs, 'dy')];
-        return made(heap, s.filters * s.taps, (out) =>
+        const [x, dy] = [at(input(inputs, 'x')), at(input(inputs, 'dy'))];
+        return heap.filled(s.filters * s.taps, (out) =>
           inParts(heap, s, (first, images, { columns, results: room, space }) => {
             run('unfold', x + 4 * first * s.image, columns, space, ...s.windows(images));
             const results = sideBySide(s, dy + 4 * first * s.filters * s.area, images, room);
@@ -135,8 +115,8 @@ export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): Read
       'ConvolveImages',
       (heap, inputs, attrs) => {
         const s = sizesOf(attrs);
-        const [dy, filters] = [at(inputs, 'dy'), at(inputs, 'filters')];
-        return made(heap, s.n * s.image, (out) =>
+        const [dy, filters] = [at(input(inputs, 'dy')), at(input(inputs, 'filters'))];
+        return heap.filled(s.n * s.image, (out) =>
           inParts(heap, s, (first, images, { columns, results: room, space }) => {
             const results = sideBySide(s, dy + 4 * first * s.filters * s.area, images, room);
             const sizes = { m: s.taps, n: images * s.area, k: s.filters };
@@ -162,12 +142,9 @@ export function addingUp(exports: SimdExports, replace: Multiply): MultiplyAdd {
   return (heap, product, add) => {
     if (!add) return replace(heap, product);
     const { m, n, out } = product;
-    const more = heap.make(m * n, 'float32');
-    try {
-      replace(heap, { ...product, out: more.at });
-      exports['add']?.(out, 0, 1, more.at, 0, 1, out, 1, m * n);
-    } finally {
-      heap.free(more);
-    }
+    heap.meanwhile(m * n, (more) => {
+      replace(heap, { ...product, out: more });
+      exports['add']?.(out, 0, 1, more, 0, 1, out, 1, m * n);
+    });
   };
 }

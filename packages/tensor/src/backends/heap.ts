@@ -64,6 +64,28 @@ export class Heap {
     return new Block(this.allocate(nbytes), nbytes, dtype);
   }
 
+  /** A block that `fill` writes; freed where that throws. */
+  filled(count: number, fill: (at: number) => void): Block {
+    const block = this.make(count, 'float32');
+    try {
+      fill(block.at);
+      return block;
+    } catch (error) {
+      this.free(block);
+      throw error;
+    }
+  }
+
+  /** Room for `count` elements while `use` runs. */
+  meanwhile(count: number, use: (at: number) => void): void {
+    const block = this.make(count, 'float32');
+    try {
+      use(block.at);
+    } finally {
+      this.free(block);
+    }
+  }
+
   /** A result of TensorFlow.js. */
   adopt(tfId: object, nbytes: number, dtype: DeviceDType): Block {
     return new Block(this.backend.getMemoryOffset(tfId), nbytes, dtype, tfId);

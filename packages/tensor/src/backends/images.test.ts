@@ -1,10 +1,9 @@
 /** @file Kernels over images against the plain loop: odd sizes, unaligned, padded and spread windows, ties, NaN and infinities; and what tensors make of them. */
 import { describe, expect, it } from 'vitest';
-import { call, describeKernels, memory } from '../../test/kernel-modules.ts';
+import { call, CANARY, describeKernels, memory, put, written } from '../../test/kernel-modules.ts';
 import { conv2d, grad, tensor, type ConvOptions, type Tensor } from '../index.ts';
 
 const BASE = { a: 0, b: 400_000, o: 1_200_000, space: 3_200_000 } as const;
-const CANARY = 12345;
 
 let seed = 5;
 /** Numbers from -3 to 3. */
@@ -12,20 +11,6 @@ const numbers = (n: number): Float32Array =>
   Float32Array.from({ length: n }, () => ((seed = (Math.imul(seed, 1664525) + 1013904223) | 0) / 2 ** 31) * 3);
 /** Whole numbers from -4 to 4: their sums have the same bits in every order. */
 const whole = (n: number): Float32Array => numbers(n).map((value) => Math.round((value * 4) / 3));
-
-function put(at: number, values: Float32Array): number {
-  new Float32Array(memory.buffer, at, values.length).set(values);
-  return at;
-}
-
-/** What a kernel writes at `at`, with nothing changed on either side. */
-function written(at: number, n: number, kernel: () => void): Float32Array {
-  const around = new Float32Array(memory.buffer, at - 16, n + 8);
-  around.fill(CANARY);
-  kernel();
-  expect([...around.subarray(0, 4), ...around.subarray(n + 4)]).toEqual(Array(8).fill(CANARY));
-  return around.slice(4, n + 4);
-}
 
 interface Sizes {
   readonly n: number;

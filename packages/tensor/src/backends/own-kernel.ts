@@ -1,8 +1,33 @@
 /** @file What a kernel of ours on the WebAssembly heap is. */
+import { InvariantError } from '../errors.ts';
 import type { DeviceTensor } from './backend.ts';
-import type { Block, Heap } from './heap.ts';
+import { blockOf, type Block, type Heap } from './heap.ts';
 
 export type Inputs = Readonly<Record<string, DeviceTensor>>;
 export type Attrs = Readonly<Record<string, unknown>>;
 /** One kernel: reads its inputs, writes a block of its own. */
 export type OwnKernel = (heap: Heap, inputs: Inputs, attrs: Attrs) => Block;
+
+/** @throws InvariantError where a kernel was not given an operand. */
+export function input(inputs: Inputs, name: string): DeviceTensor {
+  const given = inputs[name];
+  if (given === undefined) throw new InvariantError(`a kernel was not given its operand ${name}`);
+  return given;
+}
+
+/** Where an operand lies on the heap. */
+export const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
+
+/** How many positions and sizes a list of numbers has that a kernel takes. */
+export function numbers(attrs: Attrs, names: readonly string[]): number[] {
+  return names.map((name) => {
+    const value = attrs[name];
+    if (typeof value !== 'number') throw new InvariantError(`a kernel was not given ${name}`);
+    return value;
+  });
+}
+
+/** What kernels of windows over images take, in their order. */
+export const WINDOWS = ['n', 'c', 'h', 'w', 'kh', 'kw', 'sy', 'sx', 'py', 'px', 'dy', 'dx', 'outH', 'outW'] as const;
+/** What says how much room `unfold` and `fold` need. */
+export const WINDOW_SPACE = WINDOWS.filter((name) => name !== 'c');

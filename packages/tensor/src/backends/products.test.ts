@@ -1,28 +1,14 @@
 /** @file Our product of matrices against the plain loop: every shape that has a loop of its own, every layout, unaligned, NaN and infinities. */
 import { expect, it } from 'vitest';
-import { call, describeKernels, memory } from '../../test/kernel-modules.ts';
+import { call, describeKernels, memory, put, written } from '../../test/kernel-modules.ts';
 
 const BASE = { a: 0, b: 400_000, o: 1_200_000 } as const;
 const space = 3_200_000;
-const CANARY = 12345;
 
 let seed = 1;
 /** Numbers from -3 to 3. */
 const numbers = (n: number): Float32Array =>
   Float32Array.from({ length: n }, () => ((seed = (Math.imul(seed, 1664525) + 1013904223) | 0) / 2 ** 31) * 3);
-
-function put(at: number, values: Float32Array): void {
-  new Float32Array(memory.buffer, at, values.length).set(values);
-}
-
-/** What a kernel writes at `at`, with nothing changed on either side. */
-function written(at: number, n: number, kernel: () => void): Float32Array {
-  const around = new Float32Array(memory.buffer, at - 16, n + 8);
-  around.fill(CANARY);
-  kernel();
-  expect([...around.subarray(0, 4), ...around.subarray(n + 4)]).toEqual(Array(8).fill(CANARY));
-  return around.slice(4, n + 4);
-}
 
 describeKernels('products', () => {
   /** Every way in which an operand may lie: by rows, by columns, a part of a wider matrix, every other element. */

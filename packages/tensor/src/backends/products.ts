@@ -1,8 +1,8 @@
 /** @file Batches of matrix products on the WebAssembly heap: what operands and attributes say, and our own kernel for it. */
 import { sizeOf } from '../shape.ts';
 import type { DeviceTensor } from './backend.ts';
-import { blockOf, type Block, type Heap } from './heap.ts';
-import type { OwnKernel } from './own-kernel.ts';
+import type { Block, Heap } from './heap.ts';
+import { at, input, type OwnKernel } from './own-kernel.ts';
 
 /** Products [m, k] times [k, n] of matrices that lie one after the other. */
 interface Products {
@@ -60,7 +60,7 @@ export function ownProduct(multiply: Multiply): OwnKernel {
   return (heap, inputs, attrs) => {
     const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
     const out = heap.make(batches * m * n, 'float32');
-    const [a, b] = [blockOf((inputs['a'] as DeviceTensor).buffer).at, blockOf((inputs['b'] as DeviceTensor).buffer).at];
+    const [a, b] = [at(input(inputs, 'a')), at(input(inputs, 'b'))];
     for (let i = 0; i < batches; i++) {
       const [from, by, to] = [a + 4 * i * m * k, b + 4 * i * k * n, out.at + 4 * i * m * n];
       multiply(heap, { m, n, k, a: from, turnA, b: by, turnB, out: to });

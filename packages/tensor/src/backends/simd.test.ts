@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { moduleText } from '../../tools/compile-kernels.ts';
 import { readFileSync } from 'node:fs';
-import { call, constants, describeKernels, memory, MODULES } from '../../test/kernel-modules.ts';
+import { call, constants, describeKernels, memory, MODULES, put, written } from '../../test/kernel-modules.ts';
 import { backendName } from '../index.ts';
 import { multiplyBy, ownKernels } from './simd.ts';
 
@@ -11,7 +11,6 @@ const SIZES = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 130];
 /** Bytes by which an operand may be off a multiple of sixteen. */
 const SHIFTS = [0, 4, 12];
 const SPECIAL = [0, -0, 1, -1, NaN, Infinity, -Infinity, 1e-45, -1e-40, 3e38, -3e38, 1e-20, 88.7, -88, -103.9, 0.625];
-const CANARY = 12345;
 
 let seed = 1;
 /** Numbers from -1 to 1. */
@@ -25,20 +24,6 @@ const numbers = (n: number, scale = 3, special = false): Float32Array =>
   );
 
 const BASE = { a: 0, b: 400_000, c: 800_000, o: 1_200_000 } as const;
-/** Puts elements at `at`. */
-function put(at: number, values: ArrayLike<number>): number {
-  new Float32Array(memory.buffer, at, values.length).set(values);
-  return at;
-}
-/** What a kernel writes at `at`, with nothing changed on either side. */
-function written(at: number, n: number, kernel: () => void): Float32Array {
-  const around = new Float32Array(memory.buffer, at - 16, n + 8);
-  around.fill(CANARY);
-  kernel();
-  expect([...around.subarray(0, 4), ...around.subarray(n + 4)]).toEqual(Array(8).fill(CANARY));
-  return around.slice(4, n + 4);
-}
-
 /** The largest difference in units in the last place of the exact value. */
 function units(got: Float32Array, exact: readonly number[]): number {
   let worst = 0;

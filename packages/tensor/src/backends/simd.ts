@@ -5,7 +5,7 @@ import { mergedSteps, type Step } from '../broadcast-steps.ts';
 import { sizeOf, type Shape } from '../shape.ts';
 import type { DeviceTensor, DeviceUpdate } from './backend.ts';
 import { blockOf, type Block } from './heap.ts';
-import type { Attrs, Inputs, OwnKernel } from './own-kernel.ts';
+import { at, input, numbers, WINDOW_SPACE, WINDOWS, type OwnKernel } from './own-kernel.ts';
 import { ownMultiply, ownProduct, type Multiply } from './products.ts';
 
 type Call = (...args: number[]) => number | void;
@@ -43,22 +43,7 @@ function fromBase64(text: string): Uint8Array {
   return Uint8Array.from(bytes, (c) => c.charCodeAt(0));
 }
 
-const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
-const input = (inputs: Inputs, name: string): DeviceTensor => {
-  const given = inputs[name];
-  if (given === undefined) throw new InvariantError(`a kernel was not given its operand ${name}`);
-  return given;
-};
 const count = (t: DeviceTensor): number => blockOf(t.buffer).nbytes >> 2;
-
-/** How many positions and sizes a list of numbers has that a kernel takes. */
-function numbers(attrs: Attrs, names: readonly string[]): number[] {
-  return names.map((name) => {
-    const value = attrs[name];
-    if (typeof value !== 'number') throw new InvariantError(`a kernel was not given ${name}`);
-    return value;
-  });
-}
 
 function unary(run: Call): OwnKernel {
   return (heap, inputs) => {
@@ -180,7 +165,6 @@ function sumsAround(run: Call): OwnKernel {
   };
 }
 
-const WINDOWS = ['n', 'c', 'h', 'w', 'kh', 'kw', 'sy', 'sx', 'py', 'px', 'dy', 'dx', 'outH', 'outW'];
 const POOLS = ['images', 'h', 'w', 'kh', 'kw', 'sy', 'sx', 'py', 'px', 'outH', 'outW'];
 
 /** A kernel with one input x, sizes in `names`, and a result of `size` elements. */
@@ -193,7 +177,6 @@ function sized(run: Call, names: readonly string[], dtype: 'float32' | 'int32' =
   };
 }
 
-const WINDOW_SPACE = WINDOWS.filter((name) => name !== 'c');
 const SPACE = ['c', 'h', 'w', 'filters', 'kh', 'kw', 'sx', 'py', 'px'];
 const IMAGES = ['n', 'c', 'h', 'w', 'filters', ...WINDOWS.slice(4)];
 
@@ -207,12 +190,12 @@ function roomy(
 ): OwnKernel {
   return (heap, inputs, attrs) => {
     const [size] = numbers(attrs, ['size']) as [number];
-    const out = heap.make(size, 'float32');
-    const room = heap.make(space(...numbers(attrs, needs)) as number, 'float32');
     const places = operands.map((name) => at(input(inputs, name)));
-    run(...places, out.at, room.at, ...numbers(attrs, names));
-    heap.free(room);
-    return out;
+    return heap.filled(size, (out) =>
+      heap.meanwhile(space(...numbers(attrs, needs)) as number, (room) => {
+        run(...places, out, room, ...numbers(attrs, names));
+      }),
+    );
   };
 }
 

@@ -3,18 +3,16 @@
  * backend, whose kernels have less around them than the addon's calls, and which has those that the addon lacks.
  */
 import { TensorError } from '../errors.ts';
-import type { BackendName, DeviceTensor } from './backend.ts';
+import type { BackendName } from './backend.ts';
 import { addingUp, FEW_FILTERS } from './columns.ts';
-import { blockOf, type Heap } from './heap.ts';
-import type { Inputs, OwnKernel } from './own-kernel.ts';
+import type { Heap } from './heap.ts';
+import { at, input, type OwnKernel } from './own-kernel.ts';
 import { productsOf, type Multiply, type Product } from './products.ts';
 import type { Attribute, Handle, NativeOps } from './tf-native.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
 /** Multiply-adds up to which our own product takes no longer than a call of the addon. */
 const SMALL_PRODUCT = 2 ** 18;
-
-const at = (inputs: Inputs, name: string): number => blockOf((inputs[name] as DeviceTensor).buffer).at;
 
 export class TensorflowOnHost extends Wasm {
   override readonly name: BackendName = 'tensorflow';
@@ -32,15 +30,8 @@ export class TensorflowOnHost extends Wasm {
     this.kernels.set('BatchMatMul', (heap, inputs, attrs) => {
       const { batches, m, n, k, turnA, turnB } = productsOf(inputs, attrs);
       if (batches * m * n * k <= SMALL_PRODUCT) return small(heap, inputs, attrs);
-      const out = heap.make(batches * m * n, 'float32');
-      const [a, b] = [at(inputs, 'a'), at(inputs, 'b')];
-      try {
-        this.products(heap, { m, n, k, a, turnA, b, turnB, out: out.at }, batches);
-        return out;
-      } catch (error) {
-        heap.free(out);
-        throw error;
-      }
+      const [a, b] = [at(input(inputs, 'a')), at(input(inputs, 'b'))];
+      return heap.filled(batches * m * n, (out) => this.products(heap, { m, n, k, a, turnA, b, turnB, out }, batches));
     });
     const replace: Multiply = (heap, product) => {
       const small = product.m * product.n * product.k <= SMALL_PRODUCT;

@@ -154,6 +154,7 @@ export class Wasm implements Backend {
   readonly worth: Worth = WASM_WORTH;
   protected readonly heap: Heap;
   protected readonly kernels: Map<string, OwnKernel>;
+  private readonly own: ReadonlyMap<string, OwnKernel>;
   private readonly tf: TfModule;
   private readonly backend: BackendWasm;
   protected readonly exports: SimdExports;
@@ -167,16 +168,16 @@ export class Wasm implements Backend {
     this.heap = new Heap(backend);
     this.exports = startSimd(this.heap.memory, this.heap.make(CONSTANTS_BYTES >> 2, 'float32').at);
     this.multiply = multiplyBy(this.exports);
-    this.kernels = new Map(ownKernels(this.exports, this.multiply));
+    this.own = ownKernels(this.exports, this.multiply);
+    this.kernels = new Map(this.own);
     // Its products are no faster than sums without columns.
     this.convolveBy(Infinity, addingUp(this.exports, this.multiply));
   }
 
   /** Convolutions by products with columns; those of up to `few` filters without, where that is possible. */
   protected convolveBy(few: number, multiply: MultiplyAdd): void {
-    const own = ownKernels(this.exports, this.multiply);
     for (const [name, columns] of columnKernels(this.exports, multiply)) {
-      const direct = own.get(name);
+      const direct = this.own.get(name);
       this.kernels.set(name, direct === undefined ? columns : byFilters(few, direct, columns));
     }
   }

@@ -26,7 +26,7 @@ interface Kernel {
 }
 
 /** A kernel of two operands by their names, as an operation; it is asked for only where a device has it. */
-function onDevice(
+function kernelOp(
   names: readonly [string, string],
   kernel: string,
   operands: readonly [string, string],
@@ -34,8 +34,7 @@ function onDevice(
   shapeOf: (filters: number, s: Windows) => number[],
 ): Kernel {
   const device = (a: Tensor, b: Tensor, s: Windows): Backend | undefined => deviceFor(kernel, a, b, filtersOf(a, b), s);
-  const op = defineOp<Windows>(names, same(NUMBER), ([x, y], s) => {
-    const [a, b] = [x, y];
+  const op = defineOp<Windows>(names, same(NUMBER), ([a, b], s) => {
     const backend = device(a, b, s);
     if (backend === undefined) throw new InvariantError(`${kernel} was asked for where no device has it`);
     const filters = filtersOf(a, b);
@@ -46,21 +45,21 @@ function onDevice(
   return { op, has: (a, b, s) => device(a, b, s) !== undefined };
 }
 
-const forward = onDevice(
+const forward = kernelOp(
   ['convolve', 'convolution'],
   'Convolve',
   ['x', 'filters'],
   (_, filters) => filters.shape[0] as number,
   (k, s) => [s.n, k, s.outH, s.outW],
 );
-const toFilters = onDevice(
+const toFilters = kernelOp(
   ['convolveFilter', 'convolution_backward'],
   'ConvolveFilter',
   ['x', 'dy'],
   (_, dy) => dy.shape[1] as number,
   (k, s) => [k, s.c, ...s.kernel],
 );
-const toImages = onDevice(
+const toImages = kernelOp(
   ['convolveImages', 'convolution_backward'],
   'ConvolveImages',
   ['dy', 'filters'],
