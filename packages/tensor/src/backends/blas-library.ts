@@ -1,5 +1,7 @@
 /** @file Finds a BLAS on this machine, makes sure that it is one, and calls it through the optional package `koffi`. */
 import { TensorError } from '../errors.ts';
+import { addressOf, loadKoffi, type Koffi, type Loaded, type Native } from './koffi.ts';
+import { CHECK_SIZE, productsAreRight } from './product-check.ts';
 import { requireHere } from './tfjs.ts';
 
 /** Products of matrices of float32 in memory of this process. */
@@ -23,18 +25,6 @@ export interface BlasLibrary {
   readonly setThreads: ((threads: number) => void) | undefined;
 }
 
-type Native = (...args: unknown[]) => unknown;
-
-interface Loaded {
-  func(declaration: string): Native;
-  unload(): void;
-}
-
-interface Koffi {
-  load(path: string | null): Loaded;
-  address(value: ArrayBufferView): bigint | number;
-}
-
 /** Where BLAS libraries are by default: those that are fast, with integers of 32 bits. The reference library is slower than our own kernels. */
 const NAMES: Readonly<Record<string, readonly string[]>> = {
   linux: ['libopenblas.so.0', 'libopenblas.so', 'libmkl_rt.so.2', 'libmkl_rt.so', 'libblis.so.4', 'libblis.so'],
@@ -52,14 +42,9 @@ const HOW =
 
 /** Opens the library that BACKWIRE_BLAS names, else the first of the usual ones. @throws TensorError with the path and the reason. */
 export function openLibrary(): BlasLibrary {
-  const require = requireHere();
-  if (require === undefined) throw new TensorError('the blas backend needs Node');
-  let koffi: Koffi;
-  try {
-    koffi = require('koffi') as Koffi;
-  } catch {
-    throw new TensorError("the blas backend needs the package 'koffi': npm install koffi");
-  }
+  if (requireHere() === undefined) throw new TensorError('the blas backend needs Node');
+  const koffi = loadKoffi();
+  if (koffi === undefined) throw new TensorError("the blas backend needs the package 'koffi': npm install koffi");
   const named = process.env['BACKWIRE_BLAS'];
   if (named !== undefined && named !== '') return openPath(koffi, named);
   const refused: string[] = [];
@@ -108,7 +93,7 @@ function openPath(koffi: Koffi, path: string): BlasLibrary {
   const sdot = need('cblas_sdot', 'float cblas_sdot(int64_t, uintptr_t, int, uintptr_t, int)');
   const opened: BlasLibrary = {
     path,
-    addressOf: (buffer) => Number(koffi.address(new Uint8Array(buffer))),
+    addressOf: (buffer) => addressOf(koffi, buffer),
     multiply: (m, n, k, a, turnA, b, turnB, c, add = false) => {
       sgemm(
         ROWS,
@@ -230,30 +215,10 @@ function checkIntegers(library: BlasLibrary, sdot: Native, path: string): void {
     throw new TensorError(`BLAS ${path} was refused: its integers have 64 bits, or its products are wrong`);
 }
 
-/** [3, 5] times [5, 2], each operand both ways. */
 function checkProduct(library: BlasLibrary, path: string): void {
-  const [m, n, k] = [3, 2, 5];
-  const memory = new Float32Array(m * k + k * n + m * n);
-  const start = library.addressOf(memory.buffer);
-  for (const [turnA, turnB] of [
-    [false, false],
-    [true, false],
-    [false, true],
-    [true, true],
-  ] as const) {
-    const a = (i: number, p: number): number => (turnA ? p * m + i : i * k + p);
-    const b = (p: number, j: number): number => m * k + (turnB ? j * k + p : p * n + j);
-    for (let i = 0; i < m; i++) for (let p = 0; p < k; p++) memory[a(i, p)] = i + 2 * p;
-    for (let p = 0; p < k; p++) for (let j = 0; j < n; j++) memory[b(p, j)] = 3 * p - j;
-    memory.fill(NaN, m * k + k * n);
-    library.multiply(m, n, k, start, turnA, start + 4 * m * k, turnB, start + 4 * (m * k + k * n));
-    for (let i = 0; i < m; i++) {
-      for (let j = 0; j < n; j++) {
-        let exact = 0;
-        for (let p = 0; p < k; p++) exact += (i + 2 * p) * (3 * p - j);
-        if (memory[m * k + k * n + i * n + j] !== exact)
-          throw new TensorError(`BLAS ${path} was refused: a product of its is wrong`);
-      }
-    }
-  }
+  const memory = new Float32Array(CHECK_SIZE);
+  const right = productsAreRight(memory, library.addressOf(memory.buffer), ({ m, n, k, a, turnA, b, turnB, out }) =>
+    library.multiply(m, n, k, a, turnA, b, turnB, out),
+  );
+  if (!right) throw new TensorError(`BLAS ${path} was refused: a product of its is wrong`);
 }

@@ -42,6 +42,8 @@ export interface Product {
 }
 
 export type Multiply = (heap: Heap, product: Product) => void;
+/** Of matrices that lie one after the other. */
+export type MultiplyAll = (heap: Heap, product: Product, batches: number) => void;
 
 /** Products by the kernels `product` and `productSpace`. */
 export function ownMultiply(product: (...args: number[]) => void, productSpace: () => number): Multiply {

@@ -8,7 +8,9 @@ import { TensorflowOnGpu } from './tensorflow.ts';
 import { loadTfjsNode } from './tfjs-node.ts';
 
 function open(): Backend {
-  return new TensorflowOnGpu(new NativeOps((loadTfjsNode(true).backend() as unknown as { binding: Binding }).binding));
+  return new TensorflowOnGpu(
+    new NativeOps((loadTfjsNode(true).tf.backend() as unknown as { binding: Binding }).binding),
+  );
 }
 
 describe.runIf(backendName() === 'tensorflow' && currentDevice() === 'cpu')('native operations', () => {

@@ -4,7 +4,10 @@ import { InvariantError, TensorError } from '../errors.ts';
 import { sameShape, type Shape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
 import { NativeOps, type Attribute, type Binding, type Handle } from './tf-native.ts';
-import { TensorflowOnHost } from './tensorflow-host.ts';
+import type { Heap } from './heap.ts';
+import { TensorflowOnHost, type NativeProducts } from './tensorflow-host.ts';
+import { addonProducts } from './tf-addon-products.ts';
+import { openTensorflowLibrary } from './tf-library.ts';
 import { loadTfjsNode } from './tfjs-node.ts';
 
 const GPU_WORTH: Worth = {
@@ -22,10 +25,21 @@ let opened: Backend | undefined;
 /** Loads the native addon. `byName`: it was asked for, not just tried. @throws TensorError where neither package is installed. */
 export function openTensorflow(byName: boolean): Backend {
   if (opened !== undefined) return opened;
-  const { binding } = loadTfjsNode(byName).backend() as unknown as { binding: Binding };
+  const { tf, folder } = loadTfjsNode(byName);
+  const { binding } = tf.backend() as unknown as { binding: Binding };
   const ops = new NativeOps(binding);
   // The addon puts every tensor on the first GPU, where it was built for one and finds it.
-  return (opened = binding.isUsingGpuDevice?.() === true ? new TensorflowOnGpu(ops) : new TensorflowOnHost(ops));
+  if (binding.isUsingGpuDevice?.() === true) return (opened = new TensorflowOnGpu(ops));
+  return (opened = new TensorflowOnHost((heap) => productsOn(heap, folder, ops)));
+}
+
+function productsOn(heap: Heap, folder: string, ops: NativeOps): NativeProducts {
+  const library = openTensorflowLibrary(folder, heap);
+  if (library !== undefined) return { multiply: library.multiply, detail: library.path };
+  return {
+    multiply: addonProducts(ops, heap),
+    detail: `${folder}, by its addon; with the package koffi products cost less`,
+  };
 }
 
 /** Native operations by the names TensorFlow.js has for its kernels, where only the name differs. */

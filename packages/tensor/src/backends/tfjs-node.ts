@@ -8,12 +8,12 @@ const PACKAGES = ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node'] as const
 const SETUP = '../node_modules/.tensorflow/node_modules/';
 
 /**
- * Loads @tensorflow/tfjs-node-gpu or @tensorflow/tfjs-node and makes it TensorFlow.js's backend. With `searchSetup` the place where
+ * Loads @tensorflow/tfjs-node-gpu or @tensorflow/tfjs-node and makes it TensorFlow.js's backend; answers its folder too. With `searchSetup` the place where
  * `npm run setup:tensorflow` installs counts too: only when the backend was asked for by name, so that a set-up checkout goes on
  * as before otherwise.
  * @throws TensorError when neither is installed, or the one that is does not start.
  */
-export function loadTfjsNode(searchSetup: boolean): TfModule {
+export function loadTfjsNode(searchSetup: boolean): { readonly tf: TfModule; readonly folder: string } {
   const require = requireHere();
   if (require === undefined) throw new TensorError('the tensorflow backend needs Node');
   const found = locate(require) ?? (searchSetup ? locate(require, SETUP) : undefined);
@@ -43,7 +43,9 @@ export function loadTfjsNode(searchSetup: boolean): TfModule {
     if (wanted !== threads)
       throw new TensorError(`the tensorflow backend has started with ${threads} threads: set their number before`);
   });
-  return tf;
+  // Its main file is one folder down.
+  const path = process.getBuiltinModule('node:path');
+  return { tf, folder: path.dirname(path.dirname(found)) };
 }
 
 /** Whether one of the two is installed, which says nothing of whether it loads. */
