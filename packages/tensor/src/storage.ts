@@ -72,16 +72,20 @@ const collected = new FinalizationRegistry<Ticket>((ticket) => {
 });
 
 /**
- * Small host memory that the finaliser has not been told of yet. Most of it is freed before it would have to be, and telling costs a
- * tenth of a small call. Held until there are so many, or for so long: in a loop that never yields, too, it is let go.
+ * What the finaliser has not been told of yet. Most memory is freed before it would have to be, and telling costs a tenth of a small call
+ * and of a small kernel. Held until there are so many, or so many bytes, or for so long: in a loop that never yields, too, it is let go.
  */
 const young: Storage[] = [];
 const MAX_YOUNG = 1_024;
-const MAX_YOUNG_BYTES = 4_096;
+const MAX_YOUNG_BYTES = 2 ** 22;
+/** The largest that is held. */
+const LARGEST_YOUNG = 2 ** 16;
 const YOUNG_MS = 50;
+let youngBytes = 0;
 let ageing = false;
 
 function age(): void {
+  youngBytes = 0;
   for (const storage of young.splice(0)) storage.register();
 }
 
@@ -117,10 +121,12 @@ export class Storage {
     counts.storages++;
     counts.bytes += this.nbytes;
     if (this.cell.device !== undefined) trackDevice(this.cell);
-    if (this.cell.ticket.cell === undefined && this.nbytes <= MAX_YOUNG_BYTES) {
-      if (young.push(this) >= MAX_YOUNG) age();
+    if (this.nbytes > LARGEST_YOUNG) this.register();
+    else {
+      youngBytes += this.nbytes;
+      if (young.push(this) >= MAX_YOUNG || youngBytes > MAX_YOUNG_BYTES) age();
       else if (!ageing) ageSoon();
-    } else this.register();
+    }
   }
 
   /** Tells the finaliser, unless there is nothing to tell any more. @internal */
