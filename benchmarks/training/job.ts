@@ -66,7 +66,7 @@ async function runNode(
   return stdout;
 }
 
-/** Runs an example with `args` and reads the summary that it writes. */
+/** Runs an example with `args` and reads the summary that it writes. @throws Error where another backend than was asked for has computed. */
 export async function runExample<T>(
   name: string,
   args: readonly (string | number)[],
@@ -75,7 +75,10 @@ export async function runExample<T>(
   const out = mkdtempSync(join(tmpdir(), 'training-'));
   try {
     await runNode(exampleFile(`${name}/main.ts`), [...args, '--out', out], options);
-    return JSON.parse(readFileSync(join(out, 'summary.json'), 'utf8')) as T;
+    const summary = JSON.parse(readFileSync(join(out, 'summary.json'), 'utf8')) as T & { backend: string };
+    if (summary.backend !== options.backend)
+      throw new Error(`${name} has computed with ${summary.backend} instead of ${options.backend}`);
+    return summary;
   } finally {
     rmSync(out, { recursive: true, force: true });
   }

@@ -1,4 +1,5 @@
 /** @file What trainers report and what the run adds up to. */
+import { backendName } from '@backwire/tensor';
 import { bytesText, grouped, percentile, textTable, timeText } from '../shared/table.ts';
 
 export const PHASES = ['data', 'forward', 'loss', 'backward', 'step'] as const;
@@ -30,6 +31,8 @@ export interface Traffic {
 }
 
 export interface Summary {
+  /** What computed, on the coordinator as on all. */
+  readonly backend: string;
   readonly testAccuracy: number;
   /** The accuracy after each epoch. */
   readonly accuracyByEpoch: readonly number[];
@@ -89,6 +92,7 @@ export function sumUp(
       .map(([, loss]) => loss),
   );
   return {
+    backend: backendName(),
     testAccuracy: accuracyByEpoch.at(-1) ?? 0,
     accuracyByEpoch,
     epochs,

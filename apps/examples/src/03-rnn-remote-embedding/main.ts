@@ -5,7 +5,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { crossEntropy, noGrad, tensor, type Tensor } from '@backwire/tensor';
+import { backendName, crossEntropy, noGrad, tensor, type Tensor } from '@backwire/tensor';
 import { backward, context } from '@backwire/dist-autograd';
 import { chartSvg } from '../shared/chart.ts';
 import { runExample } from '../shared/example.ts';
@@ -93,6 +93,7 @@ async function run(options: Options): Promise<void> {
   const sample = await write(model, corpus, options);
   model.dispose();
   const summary = {
+    backend: backendName(),
     words: corpus.train.length,
     vocabulary: corpus.words.length,
     before,

@@ -5,6 +5,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { backendName } from '@backwire/tensor';
 import { runExample } from '../shared/example.ts';
 import { count, OptionError, type OptionsOf, positive, prepareOutput, text, toggle } from '../shared/flags.ts';
 import { batchOf, readDigits } from '../shared/mnist.ts';
@@ -101,7 +102,8 @@ async function run(options: Options): Promise<void> {
   pipeline.dispose();
   mkdirSync(out, { recursive: true });
   writeFileSync(join(out, 'timeline.svg'), timeline(settings));
-  const summary = { accuracy, batchSize: options['batch-size'], batches, settings: settings.map(withoutSpans) };
+  const backend = backendName();
+  const summary = { backend, accuracy, batchSize: options['batch-size'], batches, settings: settings.map(withoutSpans) };
   writeFileSync(join(out, 'summary.json'), `${JSON.stringify(summary, null, 2)}\n`);
   console.log(`\n${table(settings)}\n\ntest accuracy ${(100 * accuracy).toFixed(2)} %`);
   console.log(`${out}/: timeline.svg, summary.json`);

@@ -75,7 +75,7 @@ export class Stage1 extends Stage {
     return this.conv2.forward(conv2d(x, first(weight), { padding: 2, stride: 2, bias }).relu()).relu();
   }
 }
-rpcClass(Stage1, { methods: ['forward', 'parameterRRefs', 'takeSpans'] });
+rpcClass(Stage1, { methods: ['forward', 'parameterRRefs', 'takeSpans'], scope: true });
 
 /** [n, 16, 7, 7] to [n, 32, 4, 4]. */
 export class Stage2 extends Stage {
@@ -95,7 +95,7 @@ export class Stage2 extends Stage {
     return this.conv2.forward(conv2d(x, first(weight), { padding: 2, bias }).relu()).relu();
   }
 }
-rpcClass(Stage2, { methods: ['forward', 'parameterRRefs', 'takeSpans'] });
+rpcClass(Stage2, { methods: ['forward', 'parameterRRefs', 'takeSpans'], scope: true });
 
 /** [n, 32, 4, 4] to logits [n, 10]. */
 export class Stage3 extends Stage {
@@ -118,7 +118,7 @@ export class Stage3 extends Stage {
     return this.output.forward(features.flatten(1));
   }
 }
-rpcClass(Stage3, { methods: ['forward', 'parameterRRefs', 'takeSpans'] });
+rpcClass(Stage3, { methods: ['forward', 'parameterRRefs', 'takeSpans'], scope: true });
 
 /** The same tensor; `then` is called when its gradient has been computed. */
 function onBackward(x: Tensor, then: () => void): Tensor {

@@ -73,7 +73,8 @@ export function describeBackend(): string {
 /**
  * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'blas' the package koffi and a BLAS library such as
  * OpenBLAS (BACKWIRE_BLAS names one that is not in its usual place), 'webgpu' the packages webgpu and @tensorflow/tfjs-backend-webgpu and an
- * adapter, 'wasm' and 'cpu' are always there; 'auto' takes the first that opens of tensorflow, blas, wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
+ * adapter, 'wasm' and 'cpu' are always there; 'auto' takes the one that the environment's BACKWIRE_BACKEND names, else the first that opens of
+ * tensorflow, blas, wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
  * Without it the environment's BACKWIRE_BACKEND, else 'auto', is opened by the first operation that is large enough for a kernel. In
  * browsers and bundles, where nothing can be opened without waiting, there are no kernels, and no TensorFlow.js for `lift`, before this.
  * @param name 'auto', 'cpu', 'wasm', 'blas', 'tensorflow' or 'webgpu'
@@ -86,7 +87,8 @@ export function describeBackend(): string {
  */
 export async function setBackend(name: Choice): Promise<void> {
   if (name !== 'auto') checkName('setBackend', name);
-  const next = name === 'auto' ? await loadFirst() : await load(name);
+  const wanted = name === 'auto' ? asked : name;
+  const next = wanted === 'auto' ? await loadFirst() : await load(wanted);
   if (next === backend) return;
   evictAll();
   backend = next;

@@ -88,6 +88,16 @@ describe('kernels', () => {
     expect(await run(program, 'cpu')).toEqual([[], 'cpu']);
   });
 
+  it("are those that the environment names, also for a program that asks for 'auto'", async () => {
+    const program = "await bw.setBackend('auto'); say(bw.backendName());";
+    for (const name of ['cpu', 'wasm']) expect(await run(program, name)).toEqual([name]);
+    // What the program says by name is what it gets.
+    expect(await run("await bw.setBackend('cpu'); say(bw.backendName());", 'wasm')).toEqual(['cpu']);
+    const [said] = await run("await bw.setBackend('auto').then(() => say('had'), (e) => say(e.message));", 'webgpu');
+    // With an adapter it is had.
+    expect(said).toMatch(/^had$|webgpu backend did not start/);
+  });
+
   it('give the same bits whenever they were loaded', async () => {
     const program = `
       bw.manualSeed(3);
