@@ -167,6 +167,39 @@ describe('device memory', () => {
     expect(matmul(product, a).shape).toEqual([64, 128]);
   });
 
+  it('comes to the host in memory of a pool, which has it back when it is old, written or freed, but never an alias', () => {
+    const given: Uint8Array[] = [];
+    const pool = {
+      take: (nbytes: number) => new Uint8Array(nbytes),
+      give: (bytes: Uint8Array) => void given.push(bytes),
+    };
+    const made = (): Tensor => matmul(ones([64, 128]), ones([128, 64]));
+    const t = made();
+    if (!t.storage.onDevice) return;
+    const first = t.storage.hostBytes(pool);
+    expect(new Set(new Float32Array(first.buffer))).toEqual(new Set([128]));
+    expect(t.storage.hostBytes(pool)).toBe(first);
+    noGrad(() => t.add_(1));
+    expect(given).toEqual([first]);
+
+    const second = t.storage.hostBytes(pool);
+    t.storage.pinIo();
+    noGrad(() => t.add_(1));
+    expect([given.length, new Float32Array(second.buffer)[0], t.sum().item()]).toEqual([1, 129, 130 * 64 * 64]);
+    t.storage.unpinIo();
+    expect(given).toEqual([first, second]);
+
+    const third = t.storage.hostBytes(pool);
+    t.dispose();
+    expect(given).toEqual([first, second, third]);
+
+    const other = made();
+    other.storage.hostBytes(pool);
+    const alias = other.dataSync();
+    other.dispose();
+    expect([given.length, alias[0]]).toEqual([3, 128]);
+  });
+
   it('stays bounded in a loop that never yields', () => {
     setMemoryBudget(32 * 2 ** 20);
     try {

@@ -14,6 +14,13 @@ export interface StorageOptions {
   readonly onFree?: ((bytes: Uint8Array) => void) | undefined;
 }
 
+/** Memory that is used again and again. */
+export interface HostPool {
+  take(nbytes: number): Uint8Array;
+  /** Takes back what `take` gave and nothing can reach. */
+  give(bytes: Uint8Array): void;
+}
+
 /** A cell with memory on the host or the device. */
 class Memory implements Cell {
   readonly nbytes: number;
@@ -218,11 +225,25 @@ export class Storage {
     if (cell.ticket.refs === 0) this.free();
   }
 
-  /** The bytes on the host, stable until the next in-place change (or, while pinned, for good). Copies from the device if need be. */
-  hostBytes(): Uint8Array {
+  /**
+   * The bytes on the host, stable until the next in-place change (or, while pinned, for good). Copies from the device if need be, to memory
+   * of `pool` where that is given and the device can.
+   */
+  hostBytes(pool?: HostPool): Uint8Array {
     const { cell } = this;
     if (cell.freed) throw new DisposedError('the storage was freed');
-    return (cell.host ??= (cell.backend as Backend).download(cell.device as DeviceBuffer));
+    return cell.host ?? this.download(pool);
+  }
+
+  private download(pool: HostPool | undefined): Uint8Array {
+    const { cell } = this;
+    const [backend, device] = [cell.backend as Backend, cell.device as DeviceBuffer];
+    if (pool === undefined || backend.downloadInto === undefined) return (cell.host = backend.download(device));
+    const bytes = pool.take(cell.nbytes);
+    backend.downloadInto(device, bytes);
+    cell.host = bytes;
+    cell.onFree = (unused) => pool.give(unused);
+    return bytes;
   }
 
   /** Makes `hostBytes()` free of waiting; on devices that read synchronously it resolves at once. */

@@ -68,6 +68,8 @@ export interface Backend {
   lend?(bytes: Uint8Array): DeviceBuffer;
   /** A copy of the bytes that the caller owns. */
   download(buffer: DeviceBuffer): Uint8Array;
+  /** The same into memory of their length. Absent where the device chooses the memory. */
+  downloadInto?(buffer: DeviceBuffer, into: Uint8Array): void;
   free(buffer: DeviceBuffer): void;
   has(kernel: string): boolean;
   /** Runs one kernel; the caller owns the result. */

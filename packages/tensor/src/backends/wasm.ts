@@ -202,6 +202,10 @@ export class Wasm implements Backend {
     return this.view(buffer).slice();
   }
 
+  downloadInto(buffer: DeviceBuffer, into: Uint8Array): void {
+    into.set(this.view(buffer));
+  }
+
   free(buffer: DeviceBuffer): void {
     this.heap.free(blockOf(buffer));
   }

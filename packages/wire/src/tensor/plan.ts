@@ -2,6 +2,7 @@
 import { Parameter, type Device, type Tensor } from '@backwire/tensor';
 import { type Storage, readBytes } from '@backwire/tensor/internal';
 import { RECOPY_STORAGE_BYTES } from '../limits.ts';
+import { bufferPool } from '../bytes/buffer-pool.ts';
 import { Positions } from '../bytes/positions.ts';
 import { type TensorDescriptor, contiguousStrides, dtypeBytes } from './descriptor.ts';
 import { OutgoingStorage, type Pinned, TensorPlan } from './table.ts';
@@ -48,7 +49,7 @@ function planOne(tensor: Tensor, { mapDevice }: PlanOptions): TensorPlan {
   const { storage, strides } = tensor;
   const device = mapDevice === undefined ? 'cpu' : mapDevice('cpu');
   storage.pinIo();
-  const outgoing = new OutgoingStorage(0, storage.hostBytes(), storage, storage.escaped);
+  const outgoing = new OutgoingStorage(0, storage.hostBytes(bufferPool), storage, storage.escaped);
   return new TensorPlan([outgoing], [described(tensor, device, 0, strides, offsetOf(tensor))]);
 }
 
@@ -119,7 +120,9 @@ class Planner {
       const { storage } = tensor;
       const width = dtypeBytes(tensor.dtype) ?? 1;
       storage.pinIo();
-      const bytes = storage.hostBytes().subarray(tensor.offset * width, (tensor.offset + tensor.size) * width);
+      const bytes = storage
+        .hostBytes(bufferPool)
+        .subarray(tensor.offset * width, (tensor.offset + tensor.size) * width);
       this.storages.push(new OutgoingStorage(index, bytes, storage, storage.escaped));
     } else {
       this.storages.push(new OutgoingStorage(index, readBytes(tensor), NOBODY, false));
@@ -145,7 +148,7 @@ class Planner {
       }
     }
     storage.pinIo();
-    this.add(new OutgoingStorage(index, storage.hostBytes(), storage, storage.escaped), storage);
+    this.add(new OutgoingStorage(index, storage.hostBytes(bufferPool), storage, storage.escaped), storage);
     return index;
   }
 
