@@ -6,15 +6,19 @@ import type { BackendName } from './backend.ts';
 import { addingUp, FEW_FILTERS } from './columns.ts';
 import type { Heap } from './heap.ts';
 import { at, input, type OwnKernel } from './own-kernel.ts';
+import { hasRelaxed, type SimdExports } from './simd.ts';
 import { productsOf, type Multiply, type MultiplyAll } from './products.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
-/** Multiply-adds up to which our own product takes no longer than a call of the library. */
-const SMALL_PRODUCT = 2 ** 18;
+/** Multiply-adds up to which our own product takes no longer than a call of the library: less where it multiplies and adds in two instructions. */
+const SMALL_PRODUCT = hasRelaxed() ? 2 ** 18 : 2 ** 18 - 1;
 
-/** How products are computed that are not small. */
-export interface NativeProducts {
+/** What native TensorFlow computes. */
+export interface NativeKernels {
+  /** Products that are not small. */
   readonly multiply: MultiplyAll;
+  /** Convolutions, those that pay, else `own`. */
+  readonly convolutions: (own: ReadonlyMap<string, OwnKernel>) => ReadonlyMap<string, OwnKernel>;
   /** For people. */
   readonly detail: string;
 }
@@ -23,9 +27,9 @@ export class TensorflowOnHost extends Wasm {
   override readonly name: BackendName = 'tensorflow';
   readonly detail: string;
 
-  constructor(productsOn: (heap: Heap) => NativeProducts) {
+  constructor(kernelsOn: (heap: Heap, exports: SimdExports) => NativeKernels) {
     super(...wasmParts());
-    const { multiply, detail } = productsOn(this.heap);
+    const { multiply, convolutions, detail } = kernelsOn(this.heap, this.exports);
     this.detail = detail;
     const small = this.kernels.get('BatchMatMul') as OwnKernel;
     this.kernels.set('BatchMatMul', (heap, inputs, attrs) => {
@@ -39,5 +43,6 @@ export class TensorflowOnHost extends Wasm {
       else multiply(heap, product, 1);
     };
     this.convolveBy(FEW_FILTERS, addingUp(this.exports, replace));
+    for (const [name, kernel] of convolutions(new Map(this.kernels))) this.kernels.set(name, kernel);
   }
 }

@@ -5,9 +5,12 @@ import { sameShape, type Shape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
 import { NativeOps, type Attribute, type Binding, type Handle } from './tf-native.ts';
 import type { Heap } from './heap.ts';
-import { TensorflowOnHost, type NativeProducts } from './tensorflow-host.ts';
+import type { SimdExports } from './simd.ts';
+import { TensorflowOnHost, type NativeKernels } from './tensorflow-host.ts';
 import { addonProducts } from './tf-addon-products.ts';
-import { openTensorflowLibrary } from './tf-library.ts';
+import { libraryConvolutions } from './tf-library-convolutions.ts';
+import { libraryProducts } from './tf-library-products.ts';
+import { TensorflowLibrary } from './tf-library.ts';
 import { loadTfjsNode } from './tfjs-node.ts';
 
 const GPU_WORTH: Worth = {
@@ -30,15 +33,21 @@ export function openTensorflow(byName: boolean): Backend {
   const ops = new NativeOps(binding);
   // The addon puts every tensor on the first GPU, where it was built for one and finds it.
   if (binding.isUsingGpuDevice?.() === true) return (opened = new TensorflowOnGpu(ops));
-  return (opened = new TensorflowOnHost((heap) => productsOn(heap, folder, ops)));
+  return (opened = new TensorflowOnHost((heap, exports) => kernelsOn(folder, ops, heap, exports)));
 }
 
-function productsOn(heap: Heap, folder: string, ops: NativeOps): NativeProducts {
-  const library = openTensorflowLibrary(folder, heap);
-  if (library !== undefined) return { multiply: library.multiply, detail: library.path };
+/** Through the library's own interface where it can be called, else through the addon. */
+function kernelsOn(folder: string, ops: NativeOps, heap: Heap, exports: SimdExports): NativeKernels {
+  const library = TensorflowLibrary.open(folder);
+  const multiply = library && libraryProducts(library, heap);
+  if (library === undefined || multiply === undefined) {
+    const detail = `${folder}, by its addon; with the package koffi its calls cost less`;
+    return { multiply: addonProducts(ops, heap), convolutions: (own) => own, detail };
+  }
   return {
-    multiply: addonProducts(ops, heap),
-    detail: `${folder}, by its addon; with the package koffi products cost less`,
+    multiply,
+    convolutions: (own) => libraryConvolutions(library, exports, heap, own),
+    detail: library.path,
   };
 }
 

@@ -1,12 +1,10 @@
 /**
- * @file Products by TensorFlow's library through its C interface and the optional package `koffi`: a call takes a tenth of what one of the
- * addon takes. Declarations: tensorflow/c/c_api.h, tf_tensor.h and eager/c_api.h.
+ * @file TensorFlow's library through its C interface and the optional package `koffi`: a call takes a tenth of what one of the addon takes.
+ * Declarations: tensorflow/c/c_api.h, tf_tensor.h and eager/c_api.h.
  */
-import { TensorError } from '../errors.ts';
+import { InvariantError, TensorError } from '../errors.ts';
 import type { Heap } from './heap.ts';
-import { addressOf, loadKoffi, type Koffi, type Loaded } from './koffi.ts';
-import { CHECK_SIZE, productsAreRight } from './product-check.ts';
-import type { MultiplyAll, Product } from './products.ts';
+import { addressOf, loadKoffi, type Koffi, type Loaded, type Native } from './koffi.ts';
 import { getNumThreads } from './threads.ts';
 
 /** The library in the folder of the addon's package, which has loaded it. */
@@ -15,169 +13,227 @@ const PATHS: Readonly<Record<string, readonly string[]>> = {
   darwin: ['deps/lib/libtensorflow.2.dylib', 'deps/lib/libtensorflow.dylib'],
 };
 
-export interface TensorflowLibrary {
-  readonly path: string;
-  readonly multiply: MultiplyAll;
-}
-
-/** The library of the addon in `folder`; undefined where `koffi` is missing, or the library cannot be called or does not compute as it should. */
-export function openTensorflowLibrary(folder: string, heap: Heap): TensorflowLibrary | undefined {
-  const koffi = loadKoffi();
-  if (koffi === undefined) return undefined;
-  for (const name of PATHS[process.platform] ?? []) {
-    const path = `${folder}/${name}`;
-    try {
-      const multiply = productsBy(koffi, koffi.load(path));
-      checkProducts(multiply, heap);
-      return { path, multiply };
-    } catch {
-      // Not under this name, or without what is needed.
-    }
-  }
-  return undefined;
-}
-
-function checkProducts(multiply: MultiplyAll, heap: Heap): void {
-  heap.meanwhile(CHECK_SIZE, (at) => {
-    const memory = new Float32Array(heap.memory.buffer, at, CHECK_SIZE);
-    if (!productsAreRight(memory, at, (product) => multiply(heap, product, 1)))
-      throw new TensorError('a product of it is wrong');
-  });
-}
+/** An operand: float32 on the heap, or a list of whole numbers. */
+export type Operand = { readonly at: number; readonly dims: readonly number[] } | { readonly list: readonly number[] };
+/** Gives an operation one of its attributes. */
+export type Attribute = (operation: number) => void;
 
 /** Constants of TensorFlow's headers. */
 const TF_FLOAT = 1;
+const TF_INT32 = 3;
 const TF_OK = 0;
 
-/** What calls are given by address: sizes of tensors, tensors that come back, names. */
-class Scratch {
-  readonly at: number;
-  private readonly words = new Uint32Array(1024);
-  private used = 16;
+/** Most sizes of a tensor, and most numbers of a list. */
+const MOST = 8;
+/** Words of 32 bits that calls are given the address of: sizes of a tensor or numbers of an attribute, a result and how many, lists, then texts. */
+const NUMBERS = 0;
+const RESULT = 2 * MOST;
+const COUNT = RESULT + 2;
+const LISTS = 32;
+const TEXTS = 64;
+const WORDS = 1024;
 
-  constructor(koffi: Koffi) {
+/** @throws TensorError, or what koffi throws, where the library cannot be loaded or lacks a function. */
+export class TensorflowLibrary {
+  readonly path: string;
+  private readonly koffi: Koffi;
+  private readonly words = new Int32Array(WORDS);
+  private readonly at: number;
+  private texts = TEXTS;
+  private lists = LISTS;
+  private heapMemory: ArrayBufferLike | undefined;
+  private heapStart = 0;
+  private readonly call: Functions;
+  private readonly status: number;
+  private readonly context: number;
+
+  /** The library of the addon in `folder`; undefined where `koffi` is missing, or the library cannot be called. */
+  static open(folder: string): TensorflowLibrary | undefined {
+    const koffi = loadKoffi();
+    if (koffi === undefined) return undefined;
+    for (const name of PATHS[process.platform] ?? []) {
+      try {
+        return new TensorflowLibrary(koffi, `${folder}/${name}`);
+      } catch {
+        // Not under this name, or without what is needed.
+      }
+    }
+    return undefined;
+  }
+
+  private constructor(koffi: Koffi, path: string) {
+    this.path = path;
+    this.koffi = koffi;
     this.at = addressOf(koffi, this.words.buffer);
-  }
-
-  /** Where the sizes of one tensor are, as int64. */
-  dims(...sizes: number[]): number {
-    sizes.forEach((size, i) => {
-      this.words[2 * i] = size;
-      this.words[2 * i + 1] = 0;
-    });
-    return this.at;
-  }
-
-  /** Room for the address of one result, and how many there is room for. */
-  results(): [handles: number, count: number] {
-    this.words.set([0, 0, 1], 8);
-    return [this.at + 32, this.at + 40];
-  }
-
-  result(): number {
-    return (this.words[8] as number) + 2 ** 32 * (this.words[9] as number);
+    this.call = functionsOf(koffi, koffi.load(path));
+    this.status = this.call.newStatus() as number;
+    this.context = this.newContext();
+    this.check('start');
   }
 
   /** The address of a text that stays. */
   text(text: string): number {
     const bytes = new TextEncoder().encode(`${text}\0`);
-    const at = 4 * this.used;
+    const at = 4 * this.texts;
+    this.texts += Math.ceil(bytes.length / 4);
+    if (this.texts > WORDS) throw new InvariantError('there is no more room for texts');
     new Uint8Array(this.words.buffer).set(bytes, at);
-    this.used += Math.ceil(bytes.length / 4);
     return this.at + at;
+  }
+
+  flag(name: string, value: boolean): Attribute {
+    const at = this.text(name);
+    return (operation) => void this.call.setFlag(operation, at, Number(value));
+  }
+
+  word(name: string, value: string): Attribute {
+    const [at, word] = [this.text(name), this.text(value)];
+    return (operation) => void this.call.setString(operation, at, word, value.length);
+  }
+
+  /** Takes the numbers when it is used. */
+  numbers(name: string): (values: readonly number[]) => Attribute {
+    const at = this.text(name);
+    return (values) => (operation) => void this.call.setNumbers(operation, at, this.int64s(values), values.length);
+  }
+
+  /**
+   * Runs an operation, by the address of its name, with one result, which is copied to `out` on the heap.
+   * @throws TensorError with the library's words where it fails or gives another number of elements than `size`.
+   */
+  run(
+    heap: Heap,
+    name: number,
+    operands: readonly Operand[],
+    attributes: readonly Attribute[],
+    out: number,
+    size: number,
+  ): void {
+    const { call, status, words } = this;
+    const start = this.startOf(heap);
+    const handles: number[] = [];
+    words.fill(0, RESULT, COUNT);
+    words[COUNT] = 1;
+    this.lists = LISTS;
+    const operation = call.newOp(this.context, name, status);
+    try {
+      for (const operand of operands) {
+        const handle = 'at' in operand ? this.floats(start + operand.at, operand.dims) : this.list(operand.list);
+        handles.push(handle);
+        call.addInput(operation, handle, status);
+      }
+      for (const set of attributes) set(operation as number);
+      call.execute(operation, this.at + 4 * RESULT, this.at + 4 * COUNT, status);
+      this.check('an operation');
+      const result = this.result();
+      handles.push(result);
+      if (call.sizeOf(result, status) !== size) throw new InvariantError('TensorFlow gave a result of another size');
+      const from = call.memoryOf(result, status);
+      this.check('a result');
+      call.copy(start + out, from, 4 * size);
+    } finally {
+      for (const handle of handles) call.deleteHandle(handle);
+      call.deleteOp(operation);
+    }
+  }
+
+  private result(): number {
+    return ((this.words[RESULT] as number) >>> 0) + 2 ** 32 * (this.words[RESULT + 1] as number);
+  }
+
+  /** The tensor of what lies at an address: in place where that is a multiple of 64, else of a copy. */
+  private floats(at: number, dims: readonly number[]): number {
+    let bytes = 4;
+    for (const n of dims) bytes *= n;
+    return this.tensorOf(TF_FLOAT, dims, at, bytes);
+  }
+
+  private list(values: readonly number[]): number {
+    const { lists } = this;
+    this.words.set(values, lists);
+    this.lists += values.length;
+    return this.tensorOf(TF_INT32, [values.length], this.at + 4 * lists, 4 * values.length);
+  }
+
+  private tensorOf(dtype: number, dims: readonly number[], at: number, bytes: number): number {
+    const { call, status } = this;
+    const tensor = call.newTensor(dtype, this.int64s(dims), dims.length, at, bytes, call.nothing, 0);
+    const handle = call.newHandle(tensor, status) as number;
+    call.deleteTensor(tensor);
+    this.check('a tensor');
+    return handle;
+  }
+
+  private int64s(values: readonly number[]): number {
+    const { words } = this;
+    for (let i = 0; i < values.length; i++) {
+      words[NUMBERS + 2 * i] = values[i] as number;
+      words[NUMBERS + 2 * i + 1] = 0;
+    }
+    return this.at + 4 * NUMBERS;
+  }
+
+  /** Where the heap starts in this process. */
+  private startOf(heap: Heap): number {
+    const { buffer } = heap.memory;
+    if (buffer !== this.heapMemory) {
+      this.heapMemory = buffer;
+      this.heapStart = addressOf(this.koffi, buffer);
+    }
+    return this.heapStart;
+  }
+
+  private check(what: string): void {
+    const { call, status } = this;
+    if (call.codeOf(status) !== TF_OK)
+      throw new TensorError(`TensorFlow refused ${what}: ${String(call.messageOf(status))}`);
+  }
+
+  /** With as many threads a kernel as the backend was started with. */
+  private newContext(): number {
+    const { call, status } = this;
+    // A message ConfigProto: intra_op_parallelism_threads is its field 2, inter_op_parallelism_threads its field 5.
+    const config = Uint8Array.of(2 << 3, Math.min(getNumThreads(), 127), 5 << 3, 1);
+    const options = call.newOptions();
+    call.setConfig(options, addressOf(this.koffi, config.buffer), config.length, status);
+    const context = call.newContext(options, status) as number;
+    call.deleteOptions(options);
+    return context;
   }
 }
 
-function productsBy(koffi: Koffi, library: Loaded): MultiplyAll {
+type Functions = Readonly<Record<keyof typeof DECLARATIONS | 'copy', Native>> & { readonly nothing: number };
+
+const DECLARATIONS = {
+  newStatus: 'uintptr_t TF_NewStatus()',
+  codeOf: 'int TF_GetCode(uintptr_t)',
+  messageOf: 'const char *TF_Message(uintptr_t)',
+  newTensor: 'uintptr_t TF_NewTensor(int, uintptr_t, int, uintptr_t, size_t, uintptr_t, uintptr_t)',
+  deleteTensor: 'void TF_DeleteTensor(uintptr_t)',
+  newOptions: 'uintptr_t TFE_NewContextOptions()',
+  setConfig: 'void TFE_ContextOptionsSetConfig(uintptr_t, uintptr_t, size_t, uintptr_t)',
+  deleteOptions: 'void TFE_DeleteContextOptions(uintptr_t)',
+  newContext: 'uintptr_t TFE_NewContext(uintptr_t, uintptr_t)',
+  newHandle: 'uintptr_t TFE_NewTensorHandle(uintptr_t, uintptr_t)',
+  deleteHandle: 'void TFE_DeleteTensorHandle(uintptr_t)',
+  sizeOf: 'int64_t TFE_TensorHandleNumElements(uintptr_t, uintptr_t)',
+  memoryOf: 'uintptr_t TFE_TensorHandleDevicePointer(uintptr_t, uintptr_t)',
+  newOp: 'uintptr_t TFE_NewOp(uintptr_t, uintptr_t, uintptr_t)',
+  deleteOp: 'void TFE_DeleteOp(uintptr_t)',
+  addInput: 'void TFE_OpAddInput(uintptr_t, uintptr_t, uintptr_t)',
+  setFlag: 'void TFE_OpSetAttrBool(uintptr_t, uintptr_t, uint8_t)',
+  setString: 'void TFE_OpSetAttrString(uintptr_t, uintptr_t, uintptr_t, size_t)',
+  setNumbers: 'void TFE_OpSetAttrIntList(uintptr_t, uintptr_t, uintptr_t, int)',
+  execute: 'void TFE_Execute(uintptr_t, uintptr_t, uintptr_t, uintptr_t)',
+} as const;
+
+function functionsOf(koffi: Koffi, library: Loaded): Functions {
   const system = koffi.load(null);
-  const status = library.func('uintptr_t TF_NewStatus()')() as number;
-  const codeOf = library.func('int TF_GetCode(uintptr_t)');
-  const messageOf = library.func('const char *TF_Message(uintptr_t)');
-  const tensorOver = library.func(
-    'uintptr_t TF_NewTensor(int, uintptr_t, int, uintptr_t, size_t, uintptr_t, uintptr_t)',
-  );
-  const deleteTensor = library.func('void TF_DeleteTensor(uintptr_t)');
-  const newHandle = library.func('uintptr_t TFE_NewTensorHandle(uintptr_t, uintptr_t)');
-  const deleteHandle = library.func('void TFE_DeleteTensorHandle(uintptr_t)');
-  const memoryOf = library.func('uintptr_t TFE_TensorHandleDevicePointer(uintptr_t, uintptr_t)');
-  const newOp = library.func('uintptr_t TFE_NewOp(uintptr_t, uintptr_t, uintptr_t)');
-  const deleteOp = library.func('void TFE_DeleteOp(uintptr_t)');
-  const addInput = library.func('void TFE_OpAddInput(uintptr_t, uintptr_t, uintptr_t)');
-  const setFlag = library.func('void TFE_OpSetAttrBool(uintptr_t, uintptr_t, uint8_t)');
-  const execute = library.func('void TFE_Execute(uintptr_t, uintptr_t, uintptr_t, uintptr_t)');
-  const copy = system.func('uintptr_t memcpy(uintptr_t, uintptr_t, size_t)');
-  // The memory is ours before and after: the library has to call something when it is done with it, and this does nothing.
-  const nothing = Number(koffi.address(system.symbol('abs', 'int')));
-
-  const scratch = new Scratch(koffi);
-  const one = { name: scratch.text('MatMul'), turnA: scratch.text('transpose_a'), turnB: scratch.text('transpose_b') };
-  const many = { name: scratch.text('BatchMatMulV2'), turnA: scratch.text('adj_x'), turnB: scratch.text('adj_y') };
-
-  const check = (): void => {
-    if (codeOf(status) !== TF_OK) throw new TensorError(`TensorFlow's product failed: ${String(messageOf(status))}`);
-  };
-  const context = newContext(koffi, library, status);
-  check();
-
-  /** The tensor of what lies at `at`: in place where that is a multiple of 64, else a copy. */
-  const handleOver = (at: number, batches: number, rows: number, columns: number): number => {
-    const dims = batches === 1 ? scratch.dims(rows, columns) : scratch.dims(batches, rows, columns);
-    const bytes = 4 * batches * rows * columns;
-    const tensor = tensorOver(TF_FLOAT, dims, batches === 1 ? 2 : 3, at, bytes, nothing, 0) as number;
-    const handle = newHandle(tensor, status) as number;
-    deleteTensor(tensor);
-    check();
-    return handle;
-  };
-
-  /** Where the heap starts in this process. */
-  const start = startOf(koffi);
-  return (heap, { m, n, k, a, turnA, b, turnB, out }: Product, batches) => {
-    const base = start(heap);
-    const { name, turnA: first, turnB: second } = batches === 1 ? one : many;
-    const [handles, count] = scratch.results();
-    const op = newOp(context, name, status);
-    let [x, y] = [0, 0];
-    try {
-      x = handleOver(base + a, batches, turnA ? k : m, turnA ? m : k);
-      y = handleOver(base + b, batches, turnB ? n : k, turnB ? k : n);
-      addInput(op, x, status);
-      addInput(op, y, status);
-      if (turnA) setFlag(op, first, 1);
-      if (turnB) setFlag(op, second, 1);
-      execute(op, handles, count, status);
-      check();
-      const from = memoryOf(scratch.result(), status);
-      check();
-      copy(base + out, from, 4 * batches * m * n);
-    } finally {
-      for (const handle of [scratch.result(), x, y]) if (handle !== 0) deleteHandle(handle);
-      deleteOp(op);
-    }
-  };
-}
-
-/** With as many threads a kernel as the backend was started with. */
-function newContext(koffi: Koffi, library: Loaded, status: number): number {
-  // A message ConfigProto: intra_op_parallelism_threads is its field 2, inter_op_parallelism_threads its field 5.
-  const config = Uint8Array.of(2 << 3, Math.min(getNumThreads(), 127), 5 << 3, 1);
-  const options = library.func('uintptr_t TFE_NewContextOptions()')();
-  const set = library.func('void TFE_ContextOptionsSetConfig(uintptr_t, uintptr_t, size_t, uintptr_t)');
-  set(options, addressOf(koffi, config.buffer), config.length, status);
-  const context = library.func('uintptr_t TFE_NewContext(uintptr_t, uintptr_t)')(options, status) as number;
-  library.func('void TFE_DeleteContextOptions(uintptr_t)')(options);
-  return context;
-}
-
-function startOf(koffi: Koffi): (heap: Heap) => number {
-  let memory: ArrayBufferLike | undefined;
-  let start = 0;
-  return (heap) => {
-    const { buffer } = heap.memory;
-    if (buffer !== memory) {
-      memory = buffer;
-      start = addressOf(koffi, buffer);
-    }
-    return start;
+  const found = Object.entries(DECLARATIONS).map(([name, declaration]) => [name, library.func(declaration)] as const);
+  return {
+    ...(Object.fromEntries(found) as Record<keyof typeof DECLARATIONS, Native>),
+    copy: system.func('uintptr_t memcpy(uintptr_t, uintptr_t, size_t)'),
+    // Memory is ours before and after: the library has to call something when it is done with it, and this does nothing.
+    nothing: Number(koffi.address(system.symbol('abs', 'int'))),
   };
 }

@@ -8,7 +8,8 @@ import { currentBackend, currentDevice } from './current.ts';
 import type { Heap } from './heap.ts';
 import type { MultiplyAll } from './products.ts';
 import { addonProducts } from './tf-addon-products.ts';
-import { openTensorflowLibrary } from './tf-library.ts';
+import { libraryProducts } from './tf-library-products.ts';
+import { TensorflowLibrary } from './tf-library.ts';
 import { NativeOps, type Binding } from './tf-native.ts';
 import { loadTfjsNode } from './tfjs-node.ts';
 
@@ -39,9 +40,9 @@ describe.runIf(onHost).each(['library', 'addon'] as const)('products by the %s',
     const { tf, folder } = loadTfjsNode(true);
     if (way === 'addon')
       return addonProducts(new NativeOps((tf.backend() as unknown as { binding: Binding }).binding), heapOf());
-    const library = openTensorflowLibrary(folder, heapOf());
-    expect(library?.path).toMatch(/^\/.*libtensorflow\.so/);
-    return (library as { multiply: MultiplyAll }).multiply;
+    const library = TensorflowLibrary.open(folder) as TensorflowLibrary;
+    expect(library.path).toMatch(/^\/.*libtensorflow\.so/);
+    return libraryProducts(library, heapOf()) as MultiplyAll;
   };
 
   describe.each(PRODUCTS)('of $batches × [$m, $k] [$k, $n], $gap elements off', ({ batches, m, n, k, gap }) => {
@@ -93,7 +94,7 @@ describe.runIf(process.platform === 'linux' && backendName() === 'wasm')('a libr
   afterAll(() => rmSync(folder, { recursive: true }));
 
   it('that is not there is passed over', () => {
-    expect(openTensorflowLibrary(join(folder, 'nowhere'), heapOf())).toBeUndefined();
+    expect(TensorflowLibrary.open(join(folder, 'nowhere'))).toBeUndefined();
   });
 
   it('that is another one is passed over', () => {
@@ -102,6 +103,6 @@ describe.runIf(process.platform === 'linux' && backendName() === 'wasm')('a libr
       /libm[.-]/.test(path),
     );
     copyFileSync(other as string, join(folder, 'deps/lib/libtensorflow.so.2'));
-    expect(openTensorflowLibrary(folder, heapOf())).toBeUndefined();
+    expect(TensorflowLibrary.open(folder)).toBeUndefined();
   });
 });
