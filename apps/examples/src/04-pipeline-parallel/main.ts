@@ -103,7 +103,13 @@ async function run(options: Options): Promise<void> {
   mkdirSync(out, { recursive: true });
   writeFileSync(join(out, 'timeline.svg'), timeline(settings));
   const backend = backendName();
-  const summary = { backend, accuracy, batchSize: options['batch-size'], batches, settings: settings.map(withoutSpans) };
+  const summary = {
+    backend,
+    accuracy,
+    batchSize: options['batch-size'],
+    batches,
+    settings: settings.map(withoutSpans),
+  };
   writeFileSync(join(out, 'summary.json'), `${JSON.stringify(summary, null, 2)}\n`);
   console.log(`\n${table(settings)}\n\ntest accuracy ${(100 * accuracy).toFixed(2)} %`);
   console.log(`${out}/: timeline.svg, summary.json`);
