@@ -5,7 +5,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { backendName, crossEntropy, noGrad, tensor, type Tensor } from '@backwire/tensor';
+import { backendName, crossEntropy, noGrad, scope, tensor, type Tensor } from '@backwire/tensor';
 import { backward, context } from '@backwire/dist-autograd';
 import { chartSvg } from '../shared/chart.ts';
 import { runExample } from '../shared/example.ts';
@@ -121,14 +121,17 @@ async function train(
   targets: Int32Array,
   state: State,
 ): Promise<{ loss: number; state: State }> {
-  return context(async (id) => {
-    const [logits, next] = await model.forward(ids, state);
-    const loss = crossEntropy(logits, tensor(targets, { dtype: 'int64' }));
-    await backward(id, [loss]);
-    await optimizers.step(id);
-    // The next batch goes on from here, but its gradients do not go back further than its own beginning.
-    return { loss: loss.item(), state: [next[0].detach(), next[1].detach()] };
-  });
+  // In a scope, so that the next batch finds the memory of this one: left to the collector, each would lie in other memory.
+  return scope(() =>
+    context(async (id) => {
+      const [logits, next] = await model.forward(ids, state);
+      const loss = crossEntropy(logits, tensor(targets, { dtype: 'int64' }));
+      await backward(id, [loss]);
+      await optimizers.step(id);
+      // The next batch goes on from here, but its gradients do not go back further than its own beginning.
+      return { loss: loss.item(), state: [next[0].detach(), next[1].detach()] };
+    }),
+  );
 }
 
 /** The perplexity on `words`: e to the mean loss. */
