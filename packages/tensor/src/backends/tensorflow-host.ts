@@ -6,12 +6,12 @@ import type { BackendName } from './backend.ts';
 import { addingUp, FEW_FILTERS } from './columns.ts';
 import type { Heap } from './heap.ts';
 import { at, input, type OwnKernel } from './own-kernel.ts';
-import { hasRelaxed, type SimdExports } from './simd.ts';
+import type { SimdExports } from './simd.ts';
 import { productsOf, type Multiply, type MultiplyAll } from './products.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
-/** Multiply-adds up to which our own product takes no longer than a call of the library: less where it multiplies and adds in two instructions. */
-const SMALL_PRODUCT = hasRelaxed() ? 2 ** 18 : 2 ** 18 - 1;
+/** Multiply-adds up to which our own product takes no longer than a call of the library. */
+const SMALL_PRODUCT = 2 ** 18;
 
 /** What native TensorFlow computes. */
 export interface NativeKernels {

@@ -16,23 +16,20 @@ export function libraryProducts(library: TensorflowLibrary, heap: Heap): Multipl
 }
 
 function productsBy(library: TensorflowLibrary): MultiplyAll {
-  const way = (name: string, first: string, second: string) => {
-    const [turnA, turnB] = [library.flag(first, true), library.flag(second, true)];
-    // By whether the operands lie column by column.
-    return { name: library.text(name), turned: [[], [turnB], [turnA], [turnA, turnB]] } as const;
-  };
-  const one = way('MatMul', 'transpose_a', 'transpose_b');
-  const many = way('BatchMatMulV2', 'adj_x', 'adj_y');
+  // Not MatMul, also of one matrix: its kernel (oneDNN's sgemm, seen in TensorFlow 2.21) keeps what it works with where the frame of a signal
+  // may come, and with a profiler on it destroys the process's memory.
+  const name = library.text('BatchMatMulV2');
+  const [first, second] = [library.flag('adj_x', true), library.flag('adj_y', true)];
+  /** By whether the operands lie column by column. */
+  const turned = [[], [second], [first], [first, second]] as const;
   return (heap, { m, n, k, a, turnA, b, turnB, out }, batches) => {
     const x = turnA ? [k, m] : [m, k];
     const y = turnB ? [n, k] : [k, n];
     if (batches !== 1) for (const dims of [x, y]) dims.unshift(batches);
-    const { name, turned } = batches === 1 ? one : many;
-    const attributes = turned[2 * Number(turnA) + Number(turnB)] ?? [];
     const operands = [
       { at: a, dims: x },
       { at: b, dims: y },
     ];
-    library.run(heap, name, operands, attributes, out, batches * m * n);
+    library.run(heap, name, operands, turned[2 * Number(turnA) + Number(turnB)] ?? [], out, batches * m * n);
   };
 }

@@ -1,4 +1,5 @@
 /** @file Both ways to native TensorFlow's products, its library and its addon, in memory of ours; and what is no such library is passed over. */
+import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -82,6 +83,45 @@ describe.runIf(onHost).each(['library', 'addon'] as const)('products by the %s',
       }
     });
   });
+});
+
+/** Products of every layout, a convolution and its gradients for a second; prints how often a result was another than the first. */
+const UNDER_SIGNALS = `
+  const bw = await import('@backwire/tensor');
+  let others = 0;
+  const same = (make) => {
+    const first = make();
+    for (const end = performance.now() + 200; performance.now() < end; )
+      if (make().some((value, i) => value !== first[i])) others++;
+  };
+  const [a, b] = [7, 5].map((n) => bw.arange(784 * 128).remainder(n).to('float32'));
+  const sum = (t) => [t.square().sum().item()];
+  same(() => bw.scope(() => sum(a.reshape([128, 784]).matmul(b.reshape([784, 128])))));
+  same(() => bw.scope(() => sum(a.reshape([784, 128]).t().matmul(b.reshape([784, 128])))));
+  same(() => bw.scope(() => sum(a.reshape([128, 784]).matmul(b.reshape([128, 784]).t()))));
+  const [x, f] = [bw.ones([8, 16, 20, 20], { requiresGrad: true }), bw.ones([24, 16, 3, 3], { requiresGrad: true })];
+  same(() => bw.scope(() => {
+    x.grad = f.grad = null;
+    const y = bw.conv2d(x, f, { padding: [1, 1] });
+    y.sum().backward();
+    return [...sum(y.detach()), ...sum(x.grad), ...sum(f.grad)];
+  }));
+  console.log(bw.backendName(), others);
+`;
+
+it.runIf(onHost)('stay right, and the process alive, while a profiler interrupts them', { timeout: 60_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'profile-'));
+  const flags = ['--cpu-prof', '--cpu-prof-interval=100', `--cpu-prof-dir=${folder}`, '--import=tsx'];
+  try {
+    const { status, signal, stdout } = spawnSync(
+      process.execPath,
+      [...flags, '--conditions=@backwire/source', '--input-type=module', '--eval', UNDER_SIGNALS],
+      { cwd: import.meta.dirname, encoding: 'utf8', env: { ...process.env, BACKWIRE_BACKEND: 'tensorflow' } },
+    );
+    expect([status, signal, stdout.trim()]).toEqual([0, null, 'tensorflow 0']);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 interface Operand {
