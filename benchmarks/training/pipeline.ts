@@ -30,7 +30,7 @@ export const pipeline: Job = {
   plain: (backend, batches) => runPlain('pipeline', backend, { batches, batch: BATCH, lr: LR }),
   roles: [
     { role: 'master', sign: /04-pipeline-parallel\/pipeline\.ts$/ },
-    { role: 'a stage', sign: /04-pipeline-parallel\/stages\.ts$/ },
+    { role: 'a stage', sign: /04-pipeline-parallel\/stages\.ts$|\/tensor\/src\/ops\/convolve\.ts$/ },
   ],
 };
 

@@ -17,8 +17,10 @@ export interface Koffi {
 
 /** undefined where it is not installed, or not for this platform. */
 export function loadKoffi(): Koffi | undefined {
+  const require = requireHere();
+  if (require === undefined) return undefined;
   try {
-    return requireHere()?.('koffi') as Koffi | undefined;
+    return require('koffi') as Koffi;
   } catch {
     return undefined;
   }
