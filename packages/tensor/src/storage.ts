@@ -118,8 +118,8 @@ export class Storage {
   private home: Device;
   private readonly cell: Memory;
 
-  /** Starts with no owner: the first tensor retains it. An array is adopted without a copy. */
-  constructor(memory: HostArray | { device: DeviceBuffer; backend: Backend }, options: StorageOptions = {}) {
+  /** Starts with no owner: the first tensor retains it. An array is adopted without a copy; `held`: of how much memory it is a part, in bytes. */
+  constructor(memory: HostArray | { device: DeviceBuffer; backend: Backend }, options: StorageOptions = {}, held = 0) {
     this.cell = new Memory(memory, options.onFree);
     this.nbytes = this.cell.nbytes;
     this.home = this.cell.backend?.device ?? 'cpu';
@@ -130,7 +130,7 @@ export class Storage {
     if (this.cell.device !== undefined) trackDevice(this.cell);
     if (this.nbytes > LARGEST_YOUNG) this.register();
     else {
-      youngBytes += this.nbytes;
+      youngBytes += Math.max(held, this.nbytes);
       if (young.push(this) >= MAX_YOUNG || youngBytes > MAX_YOUNG_BYTES) age();
       else if (!ageing) ageSoon();
     }
@@ -223,6 +223,14 @@ export class Storage {
     cell.orphans = undefined;
     if (orphans !== undefined) for (const give of orphans) give();
     if (cell.ticket.refs === 0) this.free();
+    // A copy from the device was for the messages: it would be a second one of what lives on.
+    else if (
+      cell.host !== undefined &&
+      cell.onFree !== undefined &&
+      cell.backend?.downloadInto !== undefined &&
+      !cell.escaped
+    )
+      this.dropHost();
   }
 
   /**
@@ -246,7 +254,7 @@ export class Storage {
     return bytes;
   }
 
-  /** Makes `hostBytes()` free of waiting; on devices that read synchronously it resolves at once. */
+  /** Makes `hostBytes()` free of waiting; on devices that read synchronously it resolves at once. The bytes are those of `hostBytes()`: no longer than the storage. */
   toHost(): Promise<Uint8Array> {
     return Promise.resolve().then(() => this.hostBytes());
   }
@@ -366,9 +374,9 @@ function freeCell(cell: Cell): void {
   if (host !== undefined) onFree?.(host);
 }
 
-/** Adopts `bytes` without copying; they must not change afterwards except through tensors. */
+/** Adopts `bytes`, which may be a part of more memory, without copying; they must not change afterwards except through tensors. */
 export function storageFromBytes(bytes: Uint8Array, options: StorageOptions = {}): Storage {
-  return new Storage(bytes, options);
+  return new Storage(bytes, options, bytes.buffer.byteLength);
 }
 
 /** What is alive: owners (handles and saved values), storages, and their bytes. */

@@ -133,15 +133,21 @@ export class Heap {
       this.spareBytes -= size;
       return spare;
     }
-    let given = this.module._malloc(size + GRAIN) >>> 0;
+    let given = this.place(size + GRAIN);
     if (given === 0) {
       this.releaseSpare();
-      given = this.module._malloc(size + GRAIN) >>> 0;
+      given = this.place(size + GRAIN);
     }
     if (given === 0) throw new TensorError(`the WebAssembly heap has no place for ${nbytes} bytes`);
     const at = Math.ceil(given / GRAIN) * GRAIN;
     this.given.set(at, given);
     return at;
+  }
+
+  /** 0 where there is none. Near the last of 4 GiB the allocator has given what ends behind the memory: that is nobody's, and not given back. */
+  private place(bytes: number): number {
+    const given = this.module._malloc(bytes) >>> 0;
+    return given + bytes > this.memory.buffer.byteLength ? 0 : given;
   }
 
   private giveBack(at: number): void {

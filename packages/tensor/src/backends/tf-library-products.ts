@@ -1,17 +1,22 @@
 /** @file Products by TensorFlow's library. */
+import { TensorError } from '../errors.ts';
 import type { Heap } from './heap.ts';
 import { CHECK_SIZE, productsAreRight } from './product-check.ts';
 import type { MultiplyAll } from './products.ts';
 import type { TensorflowLibrary } from './tf-library.ts';
 
-/** undefined where they are not right. */
+/** undefined where they are refused or not right. */
 export function libraryProducts(library: TensorflowLibrary, heap: Heap): MultiplyAll | undefined {
   const multiply = productsBy(library);
   let right = false;
-  heap.meanwhile(CHECK_SIZE, (at) => {
-    const memory = new Float32Array(heap.memory.buffer, at, CHECK_SIZE);
-    right = productsAreRight(memory, at, (product) => multiply(heap, product, 1));
-  });
+  try {
+    heap.meanwhile(CHECK_SIZE, (at) => {
+      const memory = new Float32Array(heap.memory.buffer, at, CHECK_SIZE);
+      right = productsAreRight(memory, at, (product) => multiply(heap, product, 1));
+    });
+  } catch (error) {
+    if (!(error instanceof TensorError)) throw error;
+  }
   return right ? multiply : undefined;
 }
 

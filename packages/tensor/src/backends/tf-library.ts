@@ -116,18 +116,20 @@ export class TensorflowLibrary {
     words[COUNT] = 1;
     this.lists = LISTS;
     const operation = call.newOp(this.context, name, status);
+    if (operation === 0) this.check('an operation');
     try {
       for (const operand of operands) {
         const handle = 'at' in operand ? this.floats(start + operand.at, operand.dims) : this.list(operand.list);
         handles.push(handle);
         call.addInput(operation, handle, status);
       }
+      this.check('its operands');
       for (const set of attributes) set(operation as number);
       call.execute(operation, this.at + 4 * RESULT, this.at + 4 * COUNT, status);
       this.check('an operation');
       const result = this.result();
       handles.push(result);
-      if (call.sizeOf(result, status) !== size) throw new InvariantError('TensorFlow gave a result of another size');
+      if (call.sizeOf(result, status) !== size) throw new TensorError('TensorFlow gave a result of another size');
       const from = call.memoryOf(result, status);
       this.check('a result');
       call.copy(start + out, from, 4 * size);
@@ -150,6 +152,7 @@ export class TensorflowLibrary {
 
   private list(values: readonly number[]): number {
     const { lists } = this;
+    if (lists + values.length > TEXTS) throw new InvariantError('there is no more room for lists');
     this.words.set(values, lists);
     this.lists += values.length;
     return this.tensorOf(TF_INT32, [values.length], this.at + 4 * lists, 4 * values.length);
@@ -166,9 +169,11 @@ export class TensorflowLibrary {
 
   private int64s(values: readonly number[]): number {
     const { words } = this;
+    if (values.length > MOST) throw new InvariantError(`TensorFlow is given at most ${MOST} sizes`);
     for (let i = 0; i < values.length; i++) {
-      words[NUMBERS + 2 * i] = values[i] as number;
-      words[NUMBERS + 2 * i + 1] = 0;
+      const value = values[i] as number;
+      words[NUMBERS + 2 * i] = value;
+      words[NUMBERS + 2 * i + 1] = Math.floor(value / 2 ** 32);
     }
     return this.at + 4 * NUMBERS;
   }

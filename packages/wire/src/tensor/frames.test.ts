@@ -1,7 +1,8 @@
 import { type Tensor, randn, tensor, zeros } from '@backwire/tensor';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   BufferPool,
+  bufferPool,
   type CallFields,
   type CallRegion,
   DEFAULT_WIRE_LIMITS,
@@ -161,6 +162,27 @@ describe('tensors in call frames', () => {
     small.dispose();
     expect(() => planTensors([large, small])).toThrow('disposed');
     expect(large.storage.ioRefs).toBe(0);
+  });
+
+  it('are not pinned for a message that found no memory for a copy of theirs', () => {
+    const given = tensor([1, 2]);
+    const [one, other] = [zeros([200, 200]), zeros([200, 200])].map((t) => t.matmul(t)) as [Tensor, Tensor];
+    if (!one.storage.onDevice) return;
+    const take = vi.spyOn(bufferPool, 'take').mockImplementation(() => {
+      throw new RangeError('Array buffer allocation failed');
+    });
+    try {
+      expect(() => planTensors([one])).toThrow('allocation failed');
+      expect(() => planTensors([given, one, other])).toThrow('allocation failed');
+      expect(() => planTensors([one.narrow(0, 0, 50)])).toThrow('allocation failed');
+    } finally {
+      take.mockRestore();
+    }
+    expect([given, one, other].map((t) => t.storage.ioRefs)).toEqual([0, 0, 0]);
+    const plan = planTensors([one]);
+    expect(plan.storages[0]?.bytes.byteLength).toBe(160_000);
+    plan.release();
+    expect(one.storage.onHost).toBe(false);
   });
 
   it('keep their memory while a piece of it is landing, however early they are given up', () => {

@@ -48,8 +48,10 @@ function travelsWhole(tensor: Tensor): boolean {
 function planOne(tensor: Tensor, { mapDevice }: PlanOptions): TensorPlan {
   const { storage, strides } = tensor;
   const device = mapDevice === undefined ? 'cpu' : mapDevice('cpu');
+  // Before it is pinned: there may be no memory for a copy.
+  const bytes = storage.hostBytes(bufferPool);
   storage.pinIo();
-  const outgoing = new OutgoingStorage(0, storage.hostBytes(bufferPool), storage, storage.escaped);
+  const outgoing = new OutgoingStorage(0, bytes, storage, storage.escaped);
   return new TensorPlan([outgoing], [described(tensor, device, 0, strides, offsetOf(tensor))]);
 }
 
@@ -119,10 +121,10 @@ class Planner {
     if (tensor.isContiguous) {
       const { storage } = tensor;
       const width = dtypeBytes(tensor.dtype) ?? 1;
-      storage.pinIo();
       const bytes = storage
         .hostBytes(bufferPool)
         .subarray(tensor.offset * width, (tensor.offset + tensor.size) * width);
+      storage.pinIo();
       this.storages.push(new OutgoingStorage(index, bytes, storage, storage.escaped));
     } else {
       this.storages.push(new OutgoingStorage(index, readBytes(tensor), NOBODY, false));
@@ -147,8 +149,9 @@ class Planner {
         return index;
       }
     }
+    const bytes = storage.hostBytes(bufferPool);
     storage.pinIo();
-    this.add(new OutgoingStorage(index, storage.hostBytes(bufferPool), storage, storage.escaped), storage);
+    this.add(new OutgoingStorage(index, bytes, storage, storage.escaped), storage);
     return index;
   }
 

@@ -1,6 +1,6 @@
 /** @file Where the storages of a message belong, the memory they are received in, and how they get to their devices. */
 import { type Device } from '@backwire/tensor';
-import { type Storage, type StorageOptions, checkDevice, place, storageFromBytes } from '@backwire/tensor/internal';
+import { Storage, type StorageOptions, checkDevice, place } from '@backwire/tensor/internal';
 import { type BufferPool } from '../bytes/buffer-pool.ts';
 import { getDeviceTypeConverter, type DeviceTypeConverter } from './device-converters.ts';
 import { decodeError } from '../errors.ts';
@@ -61,7 +61,7 @@ export function isPooled(device: Device | undefined): boolean {
 
 /** The storage over received memory, on its device. */
 export function storageOn(bytes: Uint8Array, device: Device | undefined, options: StorageOptions): Storage {
-  const storage = storageFromBytes(bytes, isPooled(device) ? options : {});
+  const storage = new Storage(bytes, isPooled(device) ? options : {});
   if (device !== undefined && device !== 'cpu') place(storage, device);
   return storage;
 }
