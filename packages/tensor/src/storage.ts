@@ -254,7 +254,7 @@ export class Storage {
     return bytes;
   }
 
-  /** Makes `hostBytes()` free of waiting; on devices that read synchronously it resolves at once. The bytes are those of `hostBytes()`: no longer than the storage. */
+  /** Makes `hostBytes()` free of waiting; on devices that read synchronously it resolves at once. They are valid as long as those of `hostBytes()` are. */
   toHost(): Promise<Uint8Array> {
     return Promise.resolve().then(() => this.hostBytes());
   }

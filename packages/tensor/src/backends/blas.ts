@@ -1,7 +1,7 @@
 /** @file The backend of a BLAS library: its products, of operands on host or heap where they lie; all else is the wasm backend. */
 import type { BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
-import { blockOf, type Block, type Heap } from './heap.ts';
+import { blockOf, heapStarts, type Block, type Heap } from './heap.ts';
 import { FEW_FILTERS } from './columns.ts';
 import { productsOf } from './products.ts';
 import { getNumThreads, onThreads } from './threads.ts';
@@ -36,13 +36,12 @@ class Blas extends Wasm {
   override readonly name: BackendName = 'blas';
   readonly detail: string;
   private readonly library: BlasLibrary;
-  private memory: ArrayBufferLike | undefined;
-  /** Where the heap starts in this process. */
-  private base = 0;
+  private readonly heapStart: (heap: Heap) => number;
 
   constructor(library: BlasLibrary) {
     super(...wasmParts());
     this.library = library;
+    this.heapStart = heapStarts((memory) => library.addressOf(memory));
     this.detail = library.path;
     library.setThreads?.(getNumThreads());
     onThreads((threads) => library.setThreads?.(threads));
@@ -87,14 +86,5 @@ class Blas extends Wasm {
     if (!(operand instanceof Lent)) return heapStart + blockOf(operand).at;
     const { buffer, byteOffset } = operand.bytes;
     return this.library.addressOf(buffer) + byteOffset;
-  }
-
-  private heapStart(heap: Heap): number {
-    const { buffer } = heap.memory;
-    if (buffer !== this.memory) {
-      this.memory = buffer;
-      this.base = this.library.addressOf(buffer);
-    }
-    return this.base;
   }
 }

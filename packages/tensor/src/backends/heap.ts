@@ -172,3 +172,17 @@ export function blockOf(buffer: DeviceBuffer): Block {
     throw new InvariantError('memory of another device was given to the WebAssembly heap');
   return buffer;
 }
+
+/** Where a heap starts in this process, by what tells the address of memory: a heap that has grown may lie elsewhere. */
+export function heapStarts(addressOf: (memory: ArrayBufferLike) => number): (heap: Heap) => number {
+  let memory: ArrayBufferLike | undefined;
+  let start = 0;
+  return (heap) => {
+    const { buffer } = heap.memory;
+    if (buffer !== memory) {
+      memory = buffer;
+      start = addressOf(buffer);
+    }
+    return start;
+  };
+}

@@ -18,7 +18,7 @@ export function input(inputs: Inputs, name: string): DeviceTensor {
 /** Where an operand lies on the heap. */
 export const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
 
-/** How many positions and sizes a list of numbers has that a kernel takes. */
+/** Attributes of a kernel that are numbers, by their names. @throws InvariantError for one that is missing or none. */
 export function numbers(attrs: Attrs, names: readonly string[]): number[] {
   return names.map((name) => {
     const value = attrs[name];

@@ -3,6 +3,7 @@
  * builds have.
  */
 import { TensorError } from '../errors.ts';
+import { sizeOf } from '../shape.ts';
 import type { DeviceTensor } from './backend.ts';
 import type { Block, Heap } from './heap.ts';
 import { at, input, type Attrs, type Inputs, type OwnKernel } from './own-kernel.ts';
@@ -47,11 +48,9 @@ function asked(attrs: Attrs): Asked {
   return { ...s, same, images, out: [s.n, s.filters, s.outH, s.outW] };
 }
 
-const countOf = (sizes: readonly number[]): number => sizes.reduce((a, b) => a * b, 1);
-
 /** Whether the library has a kernel for it, which pays. */
 function pays({ dy, dx, c, kh, kw, images, out }: Asked): boolean {
-  return dy === 1 && dx === 1 && countOf(out) * c * kh * kw > SMALL && countOf(images) <= MOST_PADDED;
+  return dy === 1 && dx === 1 && sizeOf(out) * c * kh * kw > SMALL && sizeOf(images) <= MOST_PADDED;
 }
 
 /** Kernels that call the library where that pays, else those of `own`; those alone where the library does not compute what they do. */
@@ -103,9 +102,9 @@ function nativeKernels(library: TensorflowLibrary, exports: SimdExports): Readon
   const padded = (heap: Heap, s: Asked, from: number, use: (images: number) => void): void => {
     const [, , height, width] = s.images as [number, number, number, number];
     if (height === s.h && width === s.w) return use(from);
-    heap.meanwhile(countOf(s.images), (to) => {
+    heap.meanwhile(sizeOf(s.images), (to) => {
       const steps = [s.c * height * width, height * width, width, 1];
-      exports['placeStrided']?.(from, to, countOf(s.images), s.py * width + s.px, s.n, s.c, s.h, s.w, ...steps);
+      exports['placeStrided']?.(from, to, sizeOf(s.images), s.py * width + s.px, s.n, s.c, s.h, s.w, ...steps);
       use(to);
     });
   };
@@ -113,21 +112,21 @@ function nativeKernels(library: TensorflowLibrary, exports: SimdExports): Readon
   return {
     Convolve: (heap, inputs, s) => {
       const [x, filters] = [at(input(inputs, 'x')), at(input(inputs, 'filters'))];
-      return heap.filled(countOf(s.out), (out) =>
+      return heap.filled(sizeOf(s.out), (out) =>
         padded(heap, s, x, (images) =>
           turned(heap, s, filters, (by) => {
             const operands = [
               { at: images, dims: s.images },
               { at: by, dims: sizesOfFilters(s) },
             ];
-            library.run(heap, names.forward, operands, attributes(s), out, countOf(s.out));
+            library.run(heap, names.forward, operands, attributes(s), out, sizeOf(s.out));
           }),
         ),
       );
     },
     ConvolveFilter: (heap, inputs, s) => {
       const [x, dy] = [at(input(inputs, 'x')), at(input(inputs, 'dy'))];
-      const size = countOf(sizesOfFilters(s));
+      const size = sizeOf(sizesOfFilters(s));
       return heap.filled(size, (out) =>
         padded(heap, s, x, (images) =>
           heap.meanwhile(size, (gradient) => {
@@ -146,9 +145,9 @@ function nativeKernels(library: TensorflowLibrary, exports: SimdExports): Readon
         turned(heap, s, filters, (by) => {
           const operands = [{ list: s.images }, { at: by, dims: sizesOfFilters(s) }, { at: dy, dims: s.out }];
           const run = (to: number): void =>
-            library.run(heap, names.images, operands, attributes(s), to, countOf(s.images));
+            library.run(heap, names.images, operands, attributes(s), to, sizeOf(s.images));
           if (height === s.h && width === s.w) return run(out);
-          heap.meanwhile(countOf(s.images), (gradient) => {
+          heap.meanwhile(sizeOf(s.images), (gradient) => {
             run(gradient);
             const from = gradient + 4 * (s.py * width + s.px);
             copy(from, out, [s.n, s.c, s.h, s.w], [s.c * height * width, height * width, width, 1]);
@@ -179,12 +178,12 @@ function agree(heap: Heap, name: Name, ours: OwnKernel, theirs: Kernel): boolean
     try {
       const inputs: Record<string, DeviceTensor> = {};
       for (const operand of OPERANDS[name]) {
-        const buffer = heap.make(countOf(shapes[operand]), 'float32');
+        const buffer = heap.make(sizeOf(shapes[operand]), 'float32');
         blocks.push(buffer);
         valuesOf(buffer).forEach((_, i, all) => (all[i] = (i % 7) - 3));
         inputs[operand] = { buffer, shape: shapes[operand] };
       }
-      const mine = ours(heap, inputs, { ...windows, size: countOf(results[name]) });
+      const mine = ours(heap, inputs, { ...windows, size: sizeOf(results[name]) });
       blocks.push(mine);
       const other = computed(() => theirs(heap, inputs, s));
       if (other === undefined) return false;

@@ -3,7 +3,7 @@
  * Declarations: tensorflow/c/c_api.h, tf_tensor.h and eager/c_api.h.
  */
 import { InvariantError, TensorError } from '../errors.ts';
-import type { Heap } from './heap.ts';
+import { heapStarts, type Heap } from './heap.ts';
 import { addressOf, loadKoffi, type Koffi, type Loaded, type Native } from './koffi.ts';
 import { getNumThreads } from './threads.ts';
 
@@ -41,8 +41,7 @@ export class TensorflowLibrary {
   private readonly at: number;
   private texts = TEXTS;
   private lists = LISTS;
-  private heapMemory: ArrayBufferLike | undefined;
-  private heapStart = 0;
+  private readonly startOf: (heap: Heap) => number;
   private readonly call: Functions;
   private readonly status: number;
   private readonly context: number;
@@ -64,6 +63,7 @@ export class TensorflowLibrary {
   private constructor(koffi: Koffi, path: string) {
     this.path = path;
     this.koffi = koffi;
+    this.startOf = heapStarts((memory) => addressOf(koffi, memory));
     this.at = addressOf(koffi, this.words.buffer);
     this.call = functionsOf(koffi, koffi.load(path));
     this.status = this.call.newStatus() as number;
@@ -176,16 +176,6 @@ export class TensorflowLibrary {
       words[NUMBERS + 2 * i + 1] = Math.floor(value / 2 ** 32);
     }
     return this.at + 4 * NUMBERS;
-  }
-
-  /** Where the heap starts in this process. */
-  private startOf(heap: Heap): number {
-    const { buffer } = heap.memory;
-    if (buffer !== this.heapMemory) {
-      this.heapMemory = buffer;
-      this.heapStart = addressOf(this.koffi, buffer);
-    }
-    return this.heapStart;
   }
 
   private check(what: string): void {
