@@ -7,5 +7,6 @@ export * from './elementwise';
 export * from './reduce';
 export { addRows, copyStrided, descendRows, placeStrided, put, take, takeRows } from './move';
 export { product, productSpace } from './product';
+export * from './recurrent';
 export * from './windows';
 export * from './steps';

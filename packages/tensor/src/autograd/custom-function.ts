@@ -5,7 +5,7 @@ import { AutogradError } from '../errors.ts';
 import { unswept } from '../scope.ts';
 import type { Edge, Tensor } from '../tensor.ts';
 import { programStack } from './anomaly.ts';
-import { FunctionNode } from './node.ts';
+import { FunctionNode, savedIsFreed } from './node.ts';
 import { gradEdge, requiresGrad, SavedTensor, setHistory, shareHandle } from './record.ts';
 import { noteView } from './views.ts';
 
@@ -50,11 +50,7 @@ class CustomNode extends FunctionNode implements FunctionContext {
   }
 
   get saved(): readonly Tensor[] {
-    if (this.list === undefined) {
-      throw new AutogradError(
-        'Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Specify retainGraph: true if you need to backward through the graph a second time.',
-      );
-    }
+    if (this.list === undefined) throw savedIsFreed();
     return this.list.map((value) => unswept(() => value.unpack(this)));
   }
 

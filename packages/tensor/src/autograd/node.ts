@@ -75,6 +75,13 @@ export abstract class FunctionNode implements Node {
   release(): void {}
 }
 
+/** What a function says whose backward pass comes again after `release`. */
+export function savedIsFreed(): AutogradError {
+  return new AutogradError(
+    'Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call backward() or grad(). Specify retainGraph: true if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.',
+  );
+}
+
 let show: (grad: Tensor) => Tensor;
 
 /** Gives hooks handles of their own, which engines do not free: set once while the package loads. */

@@ -8,7 +8,7 @@ import type { DType } from '../dtype.ts';
 import { programStack } from './anomaly.ts';
 import { someElsewhere, type Device } from '../device.ts';
 import { inDerivative } from '../devices.ts';
-import { FunctionNode } from './node.ts';
+import { FunctionNode, savedIsFreed } from './node.ts';
 import { gradEdge, SavedTensor } from './record.ts';
 
 /** What a derivative formula may read. */
@@ -96,11 +96,7 @@ export class OpNode extends FunctionNode implements Saved {
   }
 
   protected override backward(grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
-    if (this.saved === undefined) {
-      throw new AutogradError(
-        'Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call backward() or grad(). Specify retainGraph: true if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.',
-      );
-    }
+    if (this.saved === undefined) throw savedIsFreed();
     const grad = grads[0];
     if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
     // A rule that saves nothing moves and adds elements; one that computes rounds to half precision once, at the end.

@@ -46,7 +46,7 @@ class Blas extends Wasm {
     library.setThreads?.(getNumThreads());
     onThreads((threads) => library.setThreads?.(threads));
     this.kernels.set('BatchMatMul', (heap, inputs, attrs) => this.product(heap, inputs, attrs));
-    this.convolveBy(FEW_FILTERS, (heap, { m, n, k, a, turnA, b, turnB, out }, add) => {
+    this.layersBy(FEW_FILTERS, (heap, { m, n, k, a, turnA, b, turnB, out }, add) => {
       const start = this.heapStart(heap);
       library.multiply(m, n, k, start + a, turnA, start + b, turnB, start + out, add);
     });

@@ -4,6 +4,7 @@ import { moduleText } from '../../tools/compile-kernels.ts';
 import { readFileSync } from 'node:fs';
 import { call, constants, describeKernels, memory, MODULES, put, written } from '../../test/kernel-modules.ts';
 import { backendName } from '../index.ts';
+import { recurrentKernels } from './recurrent.ts';
 import { multiplyBy, ownKernels } from './simd.ts';
 
 /** On both sides of every number of elements that a loop takes at once. */
@@ -46,6 +47,7 @@ describe.runIf(backendName() === 'wasm')('the modules', () => {
     const asked = new Set<string>();
     const watched = new Proxy(run, { get: (all, name: string) => (asked.add(name), all[name]) });
     ownKernels(watched, multiplyBy(watched));
+    recurrentKernels(watched, multiplyBy(watched));
     const steps = ['descend', 'descendRows', 'glide', 'adapt'];
     expect(Object.keys(run).filter((name) => !asked.has(name) && !steps.includes(name))).toEqual([]);
   });

@@ -8,7 +8,8 @@ import { blockOf, type Block } from './heap.ts';
 import { at, input, numbers, WINDOW_SPACE, WINDOWS, type OwnKernel } from './own-kernel.ts';
 import { ownMultiply, ownProduct, type Multiply } from './products.ts';
 
-type Call = (...args: number[]) => number | void;
+/** A function of the module of kernels. */
+export type Call = (...args: number[]) => number | void;
 
 /** What `assembly/` exports: addresses in bytes, sizes and strides in elements. */
 export type SimdExports = Readonly<Record<string, Call>>;
@@ -270,13 +271,16 @@ function byRow(run: Call, adds: boolean): OwnKernel {
   };
 }
 
+/** A function of the module. @throws TensorError for one that it lacks. */
+export function exported(exports: SimdExports, name: string): Call {
+  const run = exports[name];
+  if (run === undefined) throw new TensorError(`the module of kernels has no ${name}: run npm run generate`);
+  return run;
+}
+
 /** Every kernel by the name that operations ask for; those of TensorFlow.js's names take its place. */
 export function ownKernels(exports: SimdExports, multiply: Multiply): ReadonlyMap<string, OwnKernel> {
-  const of = (name: string): Call => {
-    const run = exports[name];
-    if (run === undefined) throw new TensorError(`the module of kernels has no ${name}: run npm run generate`);
-    return run;
-  };
+  const of = (name: string): Call => exported(exports, name);
   return new Map<string, OwnKernel>([
     ['Add', binary(of('add'))],
     ['Sub', binary(of('sub'))],

@@ -42,7 +42,7 @@ export class TensorflowOnHost extends Wasm {
       if (product.m * product.n * product.k <= SMALL_PRODUCT) this.multiply(heap, product);
       else multiply(heap, product, 1);
     };
-    this.convolveBy(FEW_FILTERS, addingUp(this.exports, replace));
+    this.layersBy(FEW_FILTERS, addingUp(this.exports, replace));
     for (const [name, kernel] of convolutions(new Map(this.kernels))) this.kernels.set(name, kernel);
   }
 }

@@ -6,6 +6,7 @@ import { addingUp, byFilters, columnKernels, type MultiplyAdd } from './columns.
 import { blockOf, Heap } from './heap.ts';
 import type { OwnKernel } from './own-kernel.ts';
 import type { Multiply } from './products.ts';
+import { recurrentKernels } from './recurrent.ts';
 import { CONSTANTS_BYTES, ownKernels, ownUpdate, multiplyBy, startSimd, type SimdExports } from './simd.ts';
 import { loadTf, requireHere, tfCore, type Require, type TfInfo, type TfModule } from './tfjs.ts';
 import { keepPackedApart } from './wasm-packing.ts';
@@ -171,11 +172,13 @@ export class Wasm implements Backend {
     this.own = ownKernels(this.exports, this.multiply);
     this.kernels = new Map(this.own);
     // Its products are no faster than sums without columns.
-    this.convolveBy(Infinity, addingUp(this.exports, this.multiply));
+    this.layersBy(Infinity, addingUp(this.exports, this.multiply));
   }
 
-  /** Convolutions by products with columns; those of up to `few` filters without, where that is possible. */
-  protected convolveBy(few: number, multiply: MultiplyAdd): void {
+  /** Recurrent layers by products, and convolutions by products with columns; those of up to `few` filters without, where that is possible. */
+  protected layersBy(few: number, multiply: MultiplyAdd): void {
+    const replace: Multiply = (heap, product) => multiply(heap, product, false);
+    for (const [name, kernel] of recurrentKernels(this.exports, replace)) this.kernels.set(name, kernel);
     for (const [name, columns] of columnKernels(this.exports, multiply)) {
       const direct = this.own.get(name);
       this.kernels.set(name, direct === undefined ? columns : byFilters(few, direct, columns));

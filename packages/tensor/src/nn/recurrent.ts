@@ -4,6 +4,7 @@ import { underAutocast } from '../autocast.ts';
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
 import { rpcName } from '../named.ts';
+import { observed } from '../observed.ts';
 import { dropout } from '../ops/composite.ts';
 import { concat } from '../ops/join.ts';
 import { stack } from '../ops/stack.ts';
@@ -11,6 +12,7 @@ import { checkOptionNames, optionNames } from '../option-names.ts';
 import { sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { CellParameters, CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
+import { lstmLayer, type Operands, type Results } from './lstm-layer.ts';
 import { Module } from './module.ts';
 import { PackedSequence } from './packed.ts';
 
@@ -40,15 +42,19 @@ interface Walk {
 }
 
 /** The sequences in `x`, [elements, in]: outputs [elements, hidden], and the state each ends with. */
-function walk(
-  x: Tensor,
+function walk(x: Tensor, start: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
+  const weights = cell.addsBiases ? withOneBias(given) : given;
+  return stepByStep(prepare(x, weights), start, weights, cell, way);
+}
+
+/** @param prepared what the inputs give the gates */
+function stepByStep(
+  prepared: Tensor,
   start: readonly Tensor[],
-  given: CellWeights,
+  weights: CellWeights,
   cell: Cell,
   { sizes, backwards }: Walk,
 ): [Tensor, Tensor[]] {
-  const weights = cell.addsBiases ? withOneBias(given) : given;
-  const prepared = prepare(x, weights);
   const starts = sizes.map((_, t) => sizes.slice(0, t).reduce((a, b) => a + b, 0));
   const outputs = new Array<Tensor>(sizes.length);
   const ended: Tensor[][] = start.map(() => []);
@@ -81,10 +87,10 @@ function withOneBias(weights: CellWeights): CellWeights {
  * sequences, states and weights, and gives h, step by step, and the last c; all else it computes in single precision. Packed sequences are
  * none of its inputs, nor are those that `fits` is false of: their LSTM is made of products, as the other layers are.
  */
-const lstmLayer = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, weights, cell, way) => {
+const layerOf = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, weights, cell, way) => {
   const { dtype } = x;
   const half = dtype === 'bfloat16' || dtype === 'float16';
-  if (!half || weights.weight_ih.dtype !== dtype) return walk(x, start, weights, cell, way);
+  if (!half || weights.weight_ih.dtype !== dtype) return atOnce(x, start, weights, cell, way);
   const { weight_ih, weight_hh, bias_ih, bias_hh } = weights;
   const single = {
     weight_ih: weight_ih.float(),
@@ -103,6 +109,39 @@ const lstmLayer = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start
   const [outputs, last] = walk(x.float(), states, single, rounding, way);
   return [outputs.to(dtype), last.map((s) => s.to(dtype))];
 });
+
+/** As one operation where the backend has it, for sequences of one length. */
+function atOnce(x: Tensor, [h, c]: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
+  const weights = withOneBias(given);
+  const { sizes, backwards } = way;
+  const [rows, hidden] = (h as Tensor).shape as readonly [number, number];
+  const compute = (): [Tensor, Tensor[]] => {
+    const operands = [prepare(x, weights), h as Tensor, c as Tensor, weights.weight_hh] as const;
+    const plain = ([prepared, ...start]: Operands): Results => {
+      const [outputs, [, cells]] = stepByStep(
+        prepared,
+        start.slice(0, 2),
+        { ...weights, weight_hh: start[2] },
+        cell,
+        way,
+      );
+      return [outputs, cells as Tensor];
+    };
+    const found = lstmLayer(operands, { steps: sizes.length, rows, hidden, backwards }, plain) ?? plain(operands);
+    const last = backwards ? 0 : (sizes.length - 1) * rows;
+    return [found[0], [found[0].narrow(0, last, rows), found[1]]];
+  };
+  const { profile } = ambient();
+  if (profile === undefined) return compute();
+  let results: [Tensor, Tensor[]] | undefined;
+  observed(
+    profile,
+    'aten::mkldnn_rnn_layer',
+    [x, given.weight_ih, given.weight_hh, h as Tensor, c as Tensor],
+    () => (results = compute())[0],
+  );
+  return results as unknown as [Tensor, Tensor[]];
+}
 
 /** Whether sequences are such as PyTorch has that operation for: of float16 it has no backward pass. */
 function fits(x: Tensor): boolean {
@@ -212,7 +251,7 @@ abstract class Recurrent extends Module {
 
   private layers(x: Tensor, sizes: readonly number[], start: readonly Tensor[], packed: boolean): [Tensor, Tensor[]] {
     const ends: Tensor[][] = start.map(() => []);
-    const run = this.cell === CELLS.lstm && !packed && fits(x) ? lstmLayer : walk;
+    const run = this.cell === CELLS.lstm && !packed && fits(x) ? layerOf : walk;
     let output = x;
     for (let layer = 0; layer < this.layerCount; layer++) {
       const sides: Tensor[] = [];
