@@ -82,23 +82,24 @@ function forward(rows: number, n: number, shift: number): void {
 function back(rows: number, n: number, shift: number): void {
   const state = rows * n;
   const gates = numbers(4 * state).map(sigmoid);
-  const [dy, dh, dc, cells, before] = Array.from({ length: 5 }, () => numbers(state)) as Float32Array[];
-  if (state > 4) (dy as Float32Array)[3] = NaN;
-  const places = [dy, dh, dc, gates, cells, before].map((values, i) => put(i * PLACE + shift, values as Float32Array));
+  const [dy, dh, dc] = [numbers(state), numbers(state), numbers(state)];
+  const [cells, before] = [numbers(state), numbers(state)];
+  if (state > 4) dy[3] = NaN;
+  const places = [dy, dh, dc, gates, cells, before].map((values, i) => put(i * PLACE + shift, values));
   const [pdy, pdh, pdc, ...rest] = places as [number, number, number, ...number[]];
   const to = 6 * PLACE + 16 + ((shift + 8) % 16);
   for (const given of [pdy, 0]) {
-    put(pdc, dc as Float32Array);
+    put(pdc, dc);
     const out = written(to, 4 * state, () => call('lstmStepBack', given, pdh, pdc, ...rest, to, rows, n));
     const exact = Array<number>(4 * state);
     const exactCells = Array<number>(state);
     for (const [unit, gate] of units(rows, n)) {
       const [i, f, g, o] = [0, 1, 2, 3].map((k) => at(gates, gate(k))) as [number, number, number, number];
-      const t = Math.tanh(at(cells as Float32Array, unit));
-      const grad = at(dh as Float32Array, unit) + (given === 0 ? 0 : at(dy as Float32Array, unit));
-      const cell = at(dc as Float32Array, unit) + grad * o * (1 - t * t);
+      const t = Math.tanh(at(cells, unit));
+      const grad = at(dh as Float32Array, unit) + (given === 0 ? 0 : at(dy, unit));
+      const cell = at(dc, unit) + grad * o * (1 - t * t);
       exact[gate(0)] = cell * g * i * (1 - i);
-      exact[gate(1)] = cell * at(before as Float32Array, unit) * f * (1 - f);
+      exact[gate(1)] = cell * at(before, unit) * f * (1 - f);
       exact[gate(2)] = cell * i * (1 - g * g);
       exact[gate(3)] = grad * t * o * (1 - o);
       exactCells[unit] = cell * f;

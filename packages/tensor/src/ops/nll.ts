@@ -3,8 +3,11 @@ import { decode, encode } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { fromArray, readArray, readNumbers } from '../host.ts';
 import { sizeOf, type Shape } from '../shape.ts';
+import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
+import type { Backend } from '../backends/backend.ts';
 import { defineOp } from './define.ts';
+import { backendFor, runKernel } from './kernels.ts';
 import { apply } from './op.ts';
 import { each, FLOAT, same, REAL_NUMBER, type Takes } from './takes.ts';
 
@@ -82,13 +85,24 @@ const nllGradOp = defineOp<NllAttrs>(
     const g = decode(readArray(grad), grad.dtype);
     const each = attrs.reduction === 'none';
     const divisor = attrs.reduction === 'mean' ? total : 1;
-    const out = new Float64Array(sizeOf(attrs.shape));
-    for (let i = 0; i < at.length; i++) {
-      if (at[i]! >= 0) out[at[i]!] = (-factor[i]! * (each ? g[i]! : g[0]!)) / divisor;
-    }
+    const slopes = factor.map((own, i) => (-own * (each ? g[i]! : g[0]!)) / divisor);
+    const size = sizeOf(attrs.shape);
+    const backend = grad.dtype === 'float32' ? backendFor('Put', 'gather', size) : undefined;
+    if (backend !== undefined && at.length > 0) return placed(backend, slopes, at, attrs.shape);
+    const out = new (grad.dtype === 'float32' ? Float32Array : Float64Array)(size);
+    for (let i = 0; i < at.length; i++) if (at[i]! >= 0) out[at[i]!] = slopes[i]!;
     return fromArray(encode(out, grad.dtype), grad.dtype, attrs.shape);
   },
 );
+
+/** Zeros but for a value at each position that is not negative, in the memory of the device: what is computed of them stays there. */
+function placed(backend: Backend, values: Float64Array, positions: Int32Array, shape: Shape): Tensor {
+  return sweep(() => {
+    const x = fromArray(Float32Array.from(values), 'float32', [values.length]);
+    const at = fromArray(positions, 'int32', [positions.length]);
+    return runKernel(backend, 'Put', { x, positions: at }, { size: sizeOf(shape) }, 'float32', shape);
+  });
+}
 
 /** The losses of log-probabilities, reduced. */
 export function nll(logp: Tensor, target: Tensor, weight: Tensor | undefined, attrs: NllAttrs): Tensor {
