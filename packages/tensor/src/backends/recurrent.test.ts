@@ -96,7 +96,7 @@ function back(rows: number, n: number, shift: number): void {
     for (const [unit, gate] of units(rows, n)) {
       const [i, f, g, o] = [0, 1, 2, 3].map((k) => at(gates, gate(k))) as [number, number, number, number];
       const t = Math.tanh(at(cells, unit));
-      const grad = at(dh as Float32Array, unit) + (given === 0 ? 0 : at(dy, unit));
+      const grad = at(dh, unit) + (given === 0 ? 0 : at(dy, unit));
       const cell = at(dc, unit) + grad * o * (1 - t * t);
       exact[gate(0)] = cell * g * i * (1 - i);
       exact[gate(1)] = cell * at(before, unit) * f * (1 - f);
