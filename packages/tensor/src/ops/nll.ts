@@ -87,7 +87,8 @@ const nllGradOp = defineOp<NllAttrs>(
     const divisor = attrs.reduction === 'mean' ? total : 1;
     const slopes = factor.map((own, i) => (-own * (each ? g[i]! : g[0]!)) / divisor);
     const size = sizeOf(attrs.shape);
-    const backend = grad.dtype === 'float32' ? backendFor('Put', 'gather', size) : undefined;
+    // Where the gradient of the log-probabilities is computed from it.
+    const backend = grad.dtype === 'float32' ? backendFor('Put', 'reduce', size) : undefined;
     if (backend !== undefined && at.length > 0) return placed(backend, slopes, at, attrs.shape);
     const out = new (grad.dtype === 'float32' ? Float32Array : Float64Array)(size);
     for (let i = 0; i < at.length; i++) if (at[i]! >= 0) out[at[i]!] = slopes[i]!;
