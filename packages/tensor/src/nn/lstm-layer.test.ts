@@ -1,5 +1,5 @@
 /** @file The layer of an LSTM as one operation against the same in double precision, which is made of many: no kernel takes it. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { ambient, runWith, type OpObserver } from '../ambient.ts';
 import {
   backendName,
@@ -85,6 +85,19 @@ function expectNear(
   });
 }
 
+/** Calls that each go on where the one before has ended, of inputs that depend on the weights too; and how often a hook of the weights ran. */
+function chained(dtype: 'float32' | 'float64', calls: number) {
+  manualSeed(9);
+  const layer = new nn.LSTM(4, 24).to(dtype);
+  const weights = layer.parameters()[1] as Tensor;
+  const hook = vi.fn((grad: Tensor) => grad.mul(0.5));
+  weights.registerHook(hook);
+  const x = wanted(randn([2, 3, 4]).to(dtype));
+  let [output, state] = layer.forward(x.mul(weights.square().sum()));
+  for (let i = 1; i < calls; i++) [output, state] = layer.forward(x, state);
+  return { loss: output.square().sum().add(state[1].sum()), leaves: [x, ...layer.parameters()], hook };
+}
+
 const WEIGHED = [
   [true, true, true],
   [true, false, false],
@@ -137,6 +150,32 @@ describe('the layer of an LSTM', () => {
     expectNear(second('float32'), second('float64'), 'second derivative', 3e-5);
   });
 
+  it('called again and again counts each way to a weight once, also where a pass is recorded', () => {
+    for (const calls of [1, 2, 4]) {
+      const exact = chained('float64', calls);
+      const expected = grad([exact.loss], exact.leaves);
+      for (const createGraph of [false, true]) {
+        const one = chained('float32', calls);
+        const first = grad([one.loss], one.leaves, { createGraph, retainGraph: true });
+        expectNear(first, expected, `gradient of ${calls} calls`);
+        expect(one.hook).toHaveBeenCalledTimes(1);
+        one.loss.backward(undefined, { createGraph });
+        expectNear(
+          one.leaves.map((t) => t.grad as Tensor),
+          expected,
+          `accumulated gradient of ${calls} calls`,
+        );
+        expect(one.hook).toHaveBeenCalledTimes(2);
+      }
+      const twice = (dtype: 'float32' | 'float64'): (Tensor | null)[] => {
+        const { loss, leaves } = chained(dtype, calls);
+        const first = grad([loss], leaves, { createGraph: true }) as Tensor[];
+        return grad([first.map((t) => t.square().sum()).reduce((p, q) => p.add(q))], leaves);
+      };
+      expectNear(twice('float32'), twice('float64'), `second derivative of ${calls} calls`, 3e-5);
+    }
+  });
+
   it('keeps rows apart: what is not a number spoils its own alone', () => {
     const layer = new nn.LSTM(4, 24);
     const x = randn([3, 4, 4]).detach();
@@ -170,13 +209,24 @@ describe.runIf(onHeap)('the operation', () => {
     expect([...found].filter((name) => /Sigmoid|Tanh/.test(name))).toEqual([]);
   });
 
-  it('is one event of a profile, by the name that it has in PyTorch', () => {
+  it('is one event of a profile each way, by the names that they have in PyTorch', () => {
     const names: string[] = [];
     const profile = { begin: (name: string) => names.push(name), end: () => undefined } as unknown as OpObserver;
     const layer = new nn.LSTM(3, 24);
-    runWith({ ...ambient(), profile }, () => noGrad(() => layer.forward(randn([4, 2, 3]))));
-    expect(names.filter((name) => name === 'aten::mkldnn_rnn_layer')).toHaveLength(1);
+    runWith({ ...ambient(), profile }, () =>
+      layer
+        .forward(randn([4, 2, 3]))[0]
+        .sum()
+        .backward(),
+    );
+    expect(names.filter((name) => name.startsWith('aten::mkldnn_rnn_layer'))).toEqual([
+      'aten::mkldnn_rnn_layer',
+      'aten::mkldnn_rnn_layer_backward',
+    ]);
     expect(names).not.toContain('aten::sigmoid');
+    names.length = 0;
+    runWith({ ...ambient(), profile }, () => layer.double().forward(randn([4, 2, 3]).double()));
+    expect(names).not.toContain('aten::mkldnn_rnn_layer');
   });
 
   it('goes back once, or as often as its values are kept', () => {
@@ -196,9 +246,14 @@ describe.runIf(onHeap)('the operation', () => {
     const before = backendName() as 'wasm';
     const here = computed(SIZE, 'float32', [true, true, true]);
     const exact = grad([here.loss], here.leaves, { retainGraph: true });
+    const twice = chained('float32', 2);
+    const alike = grad([twice.loss], twice.leaves, { retainGraph: true });
     try {
       await setBackend('cpu');
       expectNear(grad([here.loss], here.leaves), exact, 'gradient');
+      for (const retainGraph of [true, false])
+        expectNear(grad([twice.loss], twice.leaves, { retainGraph }), alike, 'gradient of two calls');
+      expect(twice.hook).toHaveBeenCalledTimes(3);
     } finally {
       await setBackend(before);
     }

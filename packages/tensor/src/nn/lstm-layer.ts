@@ -5,6 +5,7 @@ import { grad } from '../autograd/backward/engine.ts';
 import { FunctionNode, savedIsFreed } from '../autograd/node.ts';
 import { enableGrad, gradEdge, requiresGrad, SavedTensor, setHistory } from '../autograd/record.ts';
 import type { Backend } from '../backends/backend.ts';
+import { observed } from '../observed.ts';
 import { backendFor, runKernel } from '../ops/kernels.ts';
 import { matmul } from '../ops/matmul.ts';
 import { sweep } from '../scope.ts';
@@ -19,6 +20,9 @@ export type Operands = readonly [prepared: Tensor, h: Tensor, c: Tensor, weights
 /** All outputs [steps · rows, hidden], and the last cells [rows, hidden]. */
 export type Results = readonly [outputs: Tensor, cells: Tensor];
 
+/** Its name in profiles, PyTorch's. */
+export const LSTM_EVENT = 'aten::mkldnn_rnn_layer';
+
 export interface Way {
   readonly steps: number;
   /** Sequences side by side. */
@@ -28,11 +32,11 @@ export interface Way {
   readonly backwards: boolean;
 }
 
-/** The backend that has `kernel`, where it pays and takes these operands. */
-function deviceFor(kernel: string, operands: readonly Tensor[], { steps, rows, hidden }: Way): Backend | undefined {
+/** The backend that has the operation, where that pays and `tensors` are such as it takes. */
+export function lstmBackend(tensors: readonly Tensor[], { steps, rows, hidden }: Way): Backend | undefined {
   const work = 4 * steps * rows * hidden * hidden;
-  if (work === 0 || operands.some((t) => t.dtype !== 'float32' || t.device !== 'cpu')) return undefined;
-  return backendFor(kernel, 'matmul', work);
+  if (work === 0 || tensors.some((t) => t.dtype !== 'float32' || t.device !== 'cpu')) return undefined;
+  return backendFor('LstmStates', 'matmul', work);
 }
 
 const attrsOf = ({ steps, rows, hidden, backwards }: Way): Record<string, number> => ({
@@ -43,12 +47,15 @@ const attrsOf = ({ steps, rows, hidden, backwards }: Way): Record<string, number
 });
 
 /**
- * The layer, recorded if gradients are wanted; undefined where no kernel computes it. Derivatives of its derivatives are those of `plain`, which
- * is the same made of smaller operations.
+ * The layer, recorded if gradients are wanted. Derivatives of its derivatives are those of `plain`, which is the same made of smaller
+ * operations.
  */
-export function lstmLayer(operands: Operands, way: Way, plain: (operands: Operands) => Results): Results | undefined {
-  const backend = deviceFor('LstmStates', operands, way);
-  if (backend === undefined) return undefined;
+export function lstmLayer(
+  backend: Backend,
+  operands: Operands,
+  way: Way,
+  plain: (operands: Operands) => Results,
+): Results {
   const [x, h, c, w] = operands;
   const { steps, rows, hidden, backwards } = way;
   return sweep(() => {
@@ -92,9 +99,14 @@ class LstmNode extends FunctionNode {
     const given = grads.filter((g) => g !== null);
     if (given.length === 0) return this.needs.map(() => null);
     const operands = saved.operands.map((one) => one.unpack(this)) as unknown as Operands;
-    const backend = ambient().gradMode ? undefined : deviceFor('LstmGates', given, way);
+    const { gradMode, profile } = ambient();
+    const backend = gradMode ? undefined : lstmBackend(given, way);
     if (backend === undefined) return this.byPlain(operands, grads);
-    return this.byKernel(backend, operands[3], saved.states.unpack(this), grads);
+    const compute = (): Grads => this.byKernel(backend, operands[3], saved.states.unpack(this), grads);
+    if (profile === undefined) return compute();
+    let found: Grads = [];
+    observed(profile, `${LSTM_EVENT}_backward`, given, () => (found = compute()).find((g) => g !== null) as Tensor);
+    return found;
   }
 
   private byKernel(backend: Backend, weights: Tensor, states: Tensor, [dy, dc]: Grads): Grads {
@@ -117,14 +129,18 @@ class LstmNode extends FunctionNode {
     ];
   }
 
+  /** By a graph of its own, which ends at the operands: what is behind them is the outer pass's. */
   private byPlain(operands: Operands, grads: Grads): Grads {
-    const results = enableGrad(() => this.plain(operands));
+    const ends = operands.map(() => new End());
+    const own = operands.map((t, i) => (this.needs[i] === true ? (ends[i] as End).before(t) : t.detach()));
+    const results = enableGrad(() => this.plain(own as unknown as Operands));
     const given = grads.flatMap((g, i) => (g === null ? [] : [[results[i] as Tensor, g] as const]));
     const found = grad(
       given.map(([result]) => result),
-      operands.filter((_, i) => this.needs[i]),
+      own.filter((_, i) => this.needs[i]),
       { gradOutputs: given.map(([, g]) => g), createGraph: ambient().gradMode, allowUnused: true },
     );
+    operands.forEach((t, i) => (ends[i] as End).goOnTo(t));
     return this.needs.map((needed) => (needed ? (found.shift() ?? null) : null));
   }
 
@@ -132,5 +148,27 @@ class LstmNode extends FunctionNode {
     for (const one of this.saved?.operands ?? []) one.release();
     this.saved?.states.release();
     this.saved = undefined;
+  }
+}
+
+/** The end of a graph, which is joined to another later. */
+class End extends FunctionNode {
+  constructor() {
+    super('AliasBackward0', [null]);
+  }
+
+  /** The values of `t` as what this gives gradients of. */
+  before(t: Tensor): Tensor {
+    const own = t.detach();
+    setHistory([own], this);
+    return own;
+  }
+
+  goOnTo(t: Tensor): void {
+    this.nextEdges = [gradEdge(t)];
+  }
+
+  protected override backward(grads: Grads): Grads {
+    return grads;
   }
 }

@@ -12,7 +12,7 @@ import { checkOptionNames, optionNames } from '../option-names.ts';
 import { sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { CellParameters, CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
-import { lstmLayer, type Operands, type Results } from './lstm-layer.ts';
+import { LSTM_EVENT, lstmBackend, lstmLayer, type Operands, type Results, type Way } from './lstm-layer.ts';
 import { Module } from './module.ts';
 import { PackedSequence } from './packed.ts';
 
@@ -111,36 +111,24 @@ const layerOf = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, 
 });
 
 /** As one operation where the backend has it, for sequences of one length. */
-function atOnce(x: Tensor, [h, c]: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
+function atOnce(x: Tensor, start: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
+  const [h, c] = start as [Tensor, Tensor];
+  const [rows, hidden] = h.shape as readonly [number, number];
+  const whole: Way = { steps: way.sizes.length, rows, hidden, backwards: way.backwards };
+  const inputs = [x, given.weight_ih, given.weight_hh, h, c];
+  const backend = lstmBackend(inputs, whole);
+  if (backend === undefined) return walk(x, start, given, cell, way);
   const weights = withOneBias(given);
-  const { sizes, backwards } = way;
-  const [rows, hidden] = (h as Tensor).shape as readonly [number, number];
-  const compute = (): [Tensor, Tensor[]] => {
-    const operands = [prepare(x, weights), h as Tensor, c as Tensor, weights.weight_hh] as const;
-    const plain = ([prepared, ...start]: Operands): Results => {
-      const [outputs, [, cells]] = stepByStep(
-        prepared,
-        start.slice(0, 2),
-        { ...weights, weight_hh: start[2] },
-        cell,
-        way,
-      );
-      return [outputs, cells as Tensor];
-    };
-    const found = lstmLayer(operands, { steps: sizes.length, rows, hidden, backwards }, plain) ?? plain(operands);
-    const last = backwards ? 0 : (sizes.length - 1) * rows;
-    return [found[0], [found[0].narrow(0, last, rows), found[1]]];
+  const plain = ([prepared, h0, c0, weight_hh]: Operands): Results => {
+    const [outputs, [, cells]] = stepByStep(prepared, [h0, c0], { ...weights, weight_hh }, cell, way);
+    return [outputs, cells as Tensor];
   };
+  const compute = (): Results => lstmLayer(backend, [prepare(x, weights), h, c, weights.weight_hh], whole, plain);
   const { profile } = ambient();
-  if (profile === undefined) return compute();
-  let results: [Tensor, Tensor[]] | undefined;
-  observed(
-    profile,
-    'aten::mkldnn_rnn_layer',
-    [x, given.weight_ih, given.weight_hh, h as Tensor, c as Tensor],
-    () => (results = compute())[0],
-  );
-  return results as unknown as [Tensor, Tensor[]];
+  let results: Results | undefined;
+  if (profile !== undefined) observed(profile, LSTM_EVENT, inputs, () => (results = compute())[0]);
+  const [outputs, cells] = results ?? compute();
+  return [outputs, [outputs.narrow(0, way.backwards ? 0 : (whole.steps - 1) * rows, rows), cells]];
 }
 
 /** Whether sequences are such as PyTorch has that operation for: of float16 it has no backward pass. */
