@@ -168,7 +168,7 @@ const layers: readonly Layer[] = [
     draw: (draw) => {
       const [input, hidden, layerCount] = [
         draw.random.pick([2, 1, 40]),
-        draw.random.pick([3, 1, 32]),
+        draw.random.pick([3, 1, 32, 32]),
         draw.random.int(1, 3),
       ];
       return {
@@ -213,6 +213,8 @@ const PLAIN: ReadonlySet<string> = new Set([
 /** One result of the three an LSTM has. */
 const LSTM_FORMS = { ts: '$0.forward($1)[0]', py: '$0($1)[0]' };
 const STATE_FORMS = [
+  // From where another call of it has ended.
+  { ts: '$0.forward($1, $0.forward($1)[1])[0]', py: '$0($1, $0($1)[1])[0]' },
   { ts: '$0.forward($1)[1][0]', py: '$0($1)[1][0]' },
   { ts: '$0.forward($1)[1][1]', py: '$0($1)[1][1]' },
 ];
@@ -222,6 +224,12 @@ function formsOf(random: Random, { forward, more = [] }: Drawn): { readonly ts: 
   const rest = more.map((_, i) => `, $${i + 2}`).join('');
   return { ts: `$0.forward($1${rest})`, py: `$0($1${rest})` };
 }
+
+/** The gradient of a parameter in a pass that is recorded, which may go another way than one that is not. */
+const RECORDED = {
+  ts: 'bw.grad([$0], [$1.parameters().at($2 % $1.parameters().length)], { gradOutputs: [weights($0)], createGraph: true, allowUnused: true })[0]',
+  py: 'torch.autograd.grad($0, list($1.parameters())[$2 % len(list($1.parameters()))], weights($0), create_graph=True, allow_unused=True)[0]',
+};
 
 const OPTIMISERS = [
   ['new optim.SGD($0.parameters(), { lr: 0.01 })', 'optim.SGD($0.parameters(), lr=0.01)'],
@@ -250,7 +258,11 @@ export const moduleSuite: Suite = {
     };
     const trains = !PLAIN.has(layer.name) && random.chance(0.5);
     if (!trains) {
-      for (let i = random.int(1, 4); i > 0; i--) draw.backward(run(drawn.input()));
+      for (let i = random.int(1, 4); i > 0; i--) {
+        const result = run(drawn.input());
+        if (PLAIN.has(layer.name) || random.chance(0.7)) draw.backward(result);
+        else draw.call('grad', RECORDED.ts, RECORDED.py, [result, made, random.int(0, 3)], 'sums');
+      }
     } else {
       const [ts, py] = random.pick(OPTIMISERS);
       const optimiser = draw.call('optimizer', ts, py, [made], 'never');
