@@ -20,6 +20,26 @@ describe.each([false, true])('an embedding (sparse: %s)', (sparse) => {
     expect(() => loss.backward()).toThrow(/modified by an inplace operation/);
   });
 
+  it('takes ids of bags that are narrower than their offsets, and the other way round', () => {
+    const bag = new nn.EmbeddingBag(3, 2, { sparse });
+    const exact = bag.forward(ids(2, 0, 1), ids(0, 2)).toArray();
+    const bagsOf = (of: 'int16' | 'int32' | 'uint8', offsets: 'int16' | 'int32' | 'int64') => () =>
+      bag.forward(tensor([2, 0, 1], { dtype: of }), tensor([0, 2], { dtype: offsets })).toArray();
+    for (const offsets of ['int32', 'int64'] as const)
+      for (const of of ['int16', 'int32', 'uint8'] as const) expect(bagsOf(of, offsets)()).toEqual(exact);
+    expect(bagsOf('int32', 'int16')()).toEqual(exact);
+    expect(bagsOf('int16', 'int16')).toThrow('does not take int16');
+    bag
+      .forward(tensor([2, 0, 1], { dtype: 'int16' }), ids(0, 2))
+      .sum()
+      .backward();
+    expect(dense(bag)).toEqual([
+      [0.5, 0.5],
+      [1, 1],
+      [0.5, 0.5],
+    ]);
+  });
+
   it('keeps ids that a scope or the program disposed', () => {
     const embedding = new nn.Embedding(3, 2, { sparse });
     scope(() => embedding.forward(ids(0, 1)).sum()).backward();

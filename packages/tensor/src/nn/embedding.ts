@@ -7,7 +7,7 @@ import { embeddingBag } from '../ops/indexing.ts';
 import { apply } from '../ops/op.ts';
 import { ALL, check, each, FLOAT, indexed, setOf } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
-import type { DType } from '../dtype.ts';
+import { dtypes, promote, type DType } from '../dtype.ts';
 import { readNumbers } from '../host.ts';
 import { noGrad } from '../autograd/record.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
@@ -137,13 +137,15 @@ export class EmbeddingBag extends Module {
   /**
    * Ids [bags, n] → [bags, dim], or flat ids [n] with `offsets` [bags], the position where each bag starts (the first must be 0,
    * and they must not fall). An empty bag gives zeros. `perSampleWeights`, of the shape of `ids` and the dtype of the weight, scale the
-   * rows before they are summed; they go with mode 'sum' only.
+   * rows before they are summed; they go with mode 'sum' only. Ids and offsets may be of different integers, of which the wider has 32 bits
+   * at least.
    */
   forward(ids: Tensor, offsets?: Tensor, perSampleWeights?: Tensor): Tensor {
     check('EmbeddingBag', each(FLOAT), [this.weight]);
-    check('EmbeddingBag', IDS, [ids]);
+    const wide = offsets === undefined ? ids : widened(ids, offsets.dtype);
+    check('EmbeddingBag', IDS, [wide]);
     const { bags, bagOf, sizes } = offsets === undefined ? evenBags(ids) : bagsFrom(ids, offsets);
-    const rows = ids.reshape([ids.size]);
+    const rows = wide.reshape([ids.size]);
     const at = fromArray(bagOf, 'int64', [ids.size]);
     const sums =
       perSampleWeights === undefined
@@ -180,6 +182,13 @@ export class EmbeddingBag extends Module {
       );
     return weights.reshape([ids.size, 1]);
   }
+}
+
+/** Integers, as PyTorch has them beside offsets of another width. */
+function widened(ids: Tensor, offsets: DType): Tensor {
+  if (dtypes[ids.dtype].kind !== 'int' || dtypes[offsets].kind !== 'int') return ids;
+  const wider = promote(ids.dtype, offsets);
+  return wider === ids.dtype ? ids : ids.to(wider);
 }
 
 interface Bags {
