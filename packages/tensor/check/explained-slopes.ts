@@ -125,7 +125,8 @@ export const SLOPES: readonly Explanation[] = [
     reason:
       'the gradients of batchNorm are those of the elements in their order; PyTorch, where the images are a transposed view with a dimension of 1 whose strides fit channels-last, takes those of other channels, and others than for a copy of the view',
     holds: ({ program, difference, ours, torchs }) =>
-      (difference.kind === 'gradient' || someStatement(program, (line) => line.op === 'step')) &&
+      (difference.kind === 'gradient' ||
+        (difference.kind === 'value' && someStatement(program, (line) => line.op === 'step'))) &&
       !isNaNs(ours.seen[difference.path]) &&
       Object.values(torchs.seen).some((one) => isTensor(one) && one.shape.length > 2 && one.shape.includes(1)) &&
       someStatement(program, (line) => /BatchNorm/i.test(line.op)) &&

@@ -1,6 +1,6 @@
 /** @file Convolutions as products with columns, of as many images at once as leave the columns in a cache: the product finds them there. */
 import type { Heap } from './heap.ts';
-import { at, input, numbers, WINDOW_SPACE, WINDOWS, type Attrs, type OwnKernel } from './own-kernel.ts';
+import { at, input, numbers, whole, WINDOW_SPACE, WINDOWS, type Attrs, type OwnKernel } from './own-kernel.ts';
 import type { Multiply, Product } from './products.ts';
 import type { SimdExports } from './simd.ts';
 
@@ -49,9 +49,6 @@ function sizesOf(attrs: Attrs): Sizes {
     space: (images) => [images, ...space.slice(1)],
   };
 }
-
-/** Elements up to the next multiple of 64 bytes, where libraries read and write in place. */
-const whole = (size: number): number => Math.ceil(size / 16) * 16;
 
 /** Convolve, ConvolveFilter and ConvolveImages by products. */
 export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): ReadonlyMap<string, OwnKernel> {

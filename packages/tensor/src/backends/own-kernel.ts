@@ -18,6 +18,9 @@ export function input(inputs: Inputs, name: string): DeviceTensor {
 /** Where an operand lies on the heap. */
 export const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
 
+/** Elements up to the next multiple of 64 bytes, where libraries read and write in place. */
+export const whole = (size: number): number => Math.ceil(size / 16) * 16;
+
 /** Attributes of a kernel that are numbers, by their names. @throws InvariantError for one that is missing or none. */
 export function numbers(attrs: Attrs, names: readonly string[]): number[] {
   return names.map((name) => {

@@ -1,6 +1,6 @@
 /** @file The layer of an LSTM over a sequence: products of its outputs with its weights, and between them kernels of ours. */
 import type { Heap } from './heap.ts';
-import { at, input, numbers, type Attrs, type OwnKernel } from './own-kernel.ts';
+import { at, input, numbers, whole, type Attrs, type OwnKernel } from './own-kernel.ts';
 import type { Multiply } from './products.ts';
 import { exported, type Call, type SimdExports } from './simd.ts';
 
@@ -48,9 +48,6 @@ function layerOf(attrs: Attrs): Layer {
     });
   return { rows, hidden, state, steps, size: 2 * all + 4 * count * state };
 }
-
-/** Elements up to the next multiple of 64 bytes, where libraries write in place. */
-const whole = (size: number): number => Math.ceil(size / 16) * 16;
 
 /**
  * Attributes are `steps`, `rows` (sequences side by side), `hidden` and `backwards` (0 or 1). `LstmStates` takes x [steps rows, 4 hidden], what
