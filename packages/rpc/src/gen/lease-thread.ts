@@ -2491,11 +2491,9 @@ var EtcdHolder = class {
 	}
 	async holdOnce(ageMs) {
 		const { id, ageKey } = this.ticket;
-		const now = performance.now();
 		const isNews = this.saysMore(ageMs);
-		if (!isNews && now - this.renewedAt < this.betweenMs) return true;
-		if (!await this.api.keepAlive(id, this.closing.signal)) return false;
-		this.renewedAt = now;
+		if (!isNews && performance.now() - this.renewedAt < this.betweenMs) return true;
+		if (!await this.renew(performance.now())) return false;
 		if (!isNews) return true;
 		this.toldMs = void 0;
 		const value = Buffer.from(\`\${ageMs}\`).toString("base64");
@@ -2506,6 +2504,17 @@ var EtcdHolder = class {
 		}, this.closing.signal);
 		this.toldMs = ageMs;
 		return true;
+	}
+	async renew(since) {
+		const { id } = this.ticket;
+		let askedAt = since;
+		const alive = await this.api.keepAlive(id, this.closing.signal).catch((error) => {
+			askedAt = performance.now();
+			if (this.closing.signal.aborted || askedAt - since < this.betweenMs / 2) throw error;
+			return this.api.keepAlive(id, this.closing.signal);
+		});
+		if (alive) this.renewedAt = askedAt;
+		return alive;
 	}
 	saysMore(ageMs) {
 		const { toldMs } = this;

@@ -53,17 +53,29 @@ class EtcdHolder implements LeaseHolder {
 
   private async holdOnce(ageMs: number): Promise<boolean> {
     const { id, ageKey } = this.ticket;
-    const now = performance.now();
     const isNews = this.saysMore(ageMs);
-    if (!isNews && now - this.renewedAt < this.betweenMs) return true;
-    if (!(await this.api.keepAlive(id, this.closing.signal))) return false;
-    this.renewedAt = now;
+    if (!isNews && performance.now() - this.renewedAt < this.betweenMs) return true;
+    if (!(await this.renew(performance.now()))) return false;
     if (!isNews) return true;
     this.toldMs = undefined;
     const value = Buffer.from(`${ageMs}`).toString('base64');
     await this.api.call('/v3/kv/put', { key: ageKey, value, lease: id }, this.closing.signal);
     this.toldMs = ageMs;
     return true;
+  }
+
+  /** One that was waited for in vain has taken the next turn's time, and is made again at once: the turn after that may be too late. */
+  private async renew(since: number): Promise<boolean> {
+    const { id } = this.ticket;
+    let askedAt = since;
+    const alive = await this.api.keepAlive(id, this.closing.signal).catch((error: unknown) => {
+      askedAt = performance.now();
+      if (this.closing.signal.aborted || askedAt - since < this.betweenMs / 2) throw error;
+      return this.api.keepAlive(id, this.closing.signal);
+    });
+    // What etcd counts from is when it was asked, or later.
+    if (alive) this.renewedAt = askedAt;
+    return alive;
   }
 
   private saysMore(ageMs: number): boolean {

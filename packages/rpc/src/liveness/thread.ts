@@ -31,8 +31,13 @@ export function keepAlive(store: Store, lease: Lease, options: KeepAliveOptions)
   );
 }
 
+/** How often a thread turns to a lease of `ttlMs`. */
+export function turnMs(ttlMs: number): number {
+  return Math.min(ttlMs / 3, MAX_RENEWAL_MS);
+}
+
 function inThread(ticket: LeaseTicket, store: Store, lease: Lease, ageKey: string): KeepAlive {
-  const everyMs = Math.min(ticket.ttlMs / 3, MAX_RENEWAL_MS);
+  const everyMs = turnMs(ticket.ttlMs);
   const thread = (current ??= new LeaseThread(() => (current = undefined)));
   const { first, stop } = thread.hold(ticket, everyMs);
   // A directory is told of life by beats; there the age is a key like any other.
