@@ -9,6 +9,11 @@ interface Layer {
   readonly draw: (draw: Draw) => Drawn;
 }
 
+interface Form {
+  readonly ts: string;
+  readonly py: string;
+}
+
 interface Drawn {
   readonly ts: string;
   readonly py: string;
@@ -17,7 +22,8 @@ interface Drawn {
   readonly input: () => Ref;
   /** Further arguments of `forward`. */
   readonly more?: readonly Arg[];
-  readonly forward?: { readonly ts: string; readonly py: string };
+  /** Ways to call it, where there are more than one. */
+  readonly forms?: readonly Form[];
 }
 
 const plain = (name: string, args: readonly Arg[] = []): Layer => ({
@@ -37,6 +43,27 @@ const batch = (draw: Draw, ...rest: number[]): (() => Ref) => {
   const { random } = draw;
   return () => draw.tensor([random.pick([1, 2, 3, 0, 5, 128]), ...rest]);
 };
+
+/** One result of those of layers with one state, and of an LSTM. */
+const ONE_STATE_FORMS: readonly Form[] = [
+  { ts: '$0.forward($1)[0]', py: '$0($1)[0]' },
+  // From where another call of it has ended.
+  { ts: '$0.forward($1, $0.forward($1)[1])[0]', py: '$0($1, $0($1)[1])[0]' },
+  { ts: '$0.forward($1)[1]', py: '$0($1)[1]' },
+];
+const LSTM_FORMS: readonly Form[] = [
+  ...ONE_STATE_FORMS.slice(0, 2),
+  { ts: '$0.forward($1)[1][0]', py: '$0($1)[1][0]' },
+  { ts: '$0.forward($1)[1][1]', py: '$0($1)[1][1]' },
+];
+
+/** What is made with which further option. */
+const RECURRENT = [
+  ['LSTM', ''],
+  ['GRU', ''],
+  ['RNN', ''],
+  ['RNN', "nonlinearity: 'relu'"],
+] as const;
 
 const layers: readonly Layer[] = [
   ...['ReLU', 'Sigmoid', 'Tanh', 'GELU', 'SiLU'].map((name) => plain(name)),
@@ -163,23 +190,21 @@ const layers: readonly Layer[] = [
       };
     },
   },
-  {
-    name: 'LSTM',
-    draw: (draw) => {
-      const [input, hidden, layerCount] = [
-        draw.random.pick([2, 1, 40]),
-        draw.random.pick([3, 1, 32, 32]),
-        draw.random.int(1, 3),
-      ];
+  ...RECURRENT.map(([name, more]) => ({
+    name,
+    draw: (draw: Draw) => {
+      const { random } = draw;
+      const [input, hidden] = [random.pick([2, 1, 40]), random.pick([3, 1, 32, 32])];
+      const given = [input, hidden, random.int(1, 3), random.chance(0.8), random.chance(0.2)];
       return {
-        ts: 'new nn.LSTM($0, $1, { layers: $2 })',
-        py: 'nn.LSTM($0, $1, num_layers=$2)',
-        args: [input, hidden, layerCount],
-        input: () => draw.tensor([draw.random.int(1, 4), draw.random.pick([1, 1, 2, 0, 5]), input]),
-        forward: LSTM_FORMS,
+        ts: `new nn.${name}($0, $1, { layers: $2, bias: $3, bidirectional: $4${more === '' ? '' : `, ${more}`} })`,
+        py: `nn.${name}($0, $1, num_layers=$2, bias=$3, bidirectional=$4${more === '' ? '' : `, ${more.replace(': ', '=')}`})`,
+        args: given,
+        input: () => draw.tensor([random.int(1, 4), random.pick([1, 1, 2, 0, 5]), input]),
+        forms: name === 'LSTM' ? LSTM_FORMS : ONE_STATE_FORMS,
       };
     },
-  },
+  })),
   {
     name: 'Sequential',
     draw: (draw) => {
@@ -210,17 +235,8 @@ const PLAIN: ReadonlySet<string> = new Set([
   ...['MaxPool2d', 'AvgPool2d', 'AdaptiveAvgPool2d'],
 ]);
 
-/** One result of the three an LSTM has. */
-const LSTM_FORMS = { ts: '$0.forward($1)[0]', py: '$0($1)[0]' };
-const STATE_FORMS = [
-  // From where another call of it has ended.
-  { ts: '$0.forward($1, $0.forward($1)[1])[0]', py: '$0($1, $0($1)[1])[0]' },
-  { ts: '$0.forward($1)[1][0]', py: '$0($1)[1][0]' },
-  { ts: '$0.forward($1)[1][1]', py: '$0($1)[1][1]' },
-];
-
-function formsOf(random: Random, { forward, more = [] }: Drawn): { readonly ts: string; readonly py: string } {
-  if (forward !== undefined) return random.pick([forward, ...STATE_FORMS]);
+function formOf(random: Random, { forms, more = [] }: Drawn): Form {
+  if (forms !== undefined) return random.pick(forms);
   const rest = more.map((_, i) => `, $${i + 2}`).join('');
   return { ts: `$0.forward($1${rest})`, py: `$0($1${rest})` };
 }
@@ -253,7 +269,7 @@ export const moduleSuite: Suite = {
     );
     if (random.chance(0.15)) draw.call('eval', '$0.eval()', '$0.eval()', [made], 'never');
     const run = (input: Ref): Ref => {
-      const { ts, py } = formsOf(random, drawn);
+      const { ts, py } = formOf(random, drawn);
       return draw.call(layer.name, ts, py, [made, input, ...(drawn.more ?? [])], 'sums');
     };
     const trains = !PLAIN.has(layer.name) && random.chance(0.5);

@@ -1,5 +1,5 @@
-/** @file The kernels of a step of an LSTM against the plain loop: no units, odd numbers of them, unaligned operands, NaN and infinities. */
-import { expect, it } from 'vitest';
+/** @file The kernels of a step of recurrent layers against plain loops: no units, odd numbers of them, unaligned operands, NaN and infinities. */
+import { describe, expect, it } from 'vitest';
 import { call, describeKernels, memory, put, written } from '../../test/kernel-modules.ts';
 
 const SIZES = [0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 19];
@@ -27,10 +27,16 @@ function expectNear(got: Float32Array, exact: readonly number[], what: string): 
 
 const at = (list: ArrayLike<number>, i: number): number => list[i] as number;
 
-/** The units of all rows: where one stands among states, and its k-th gate among gates. */
-function* units(rows: number, n: number): Generator<readonly [unit: number, gate: (k: number) => number]> {
-  for (let r = 0; r < rows; r++) for (let j = 0; j < n; j++) yield [r * n + j, (k) => r * 4 * n + k * n + j];
+/** The units of all rows: where one stands among states, its k-th part among `parts`, and which of its row it is. */
+function* units(
+  rows: number,
+  n: number,
+  parts = 4,
+): Generator<readonly [unit: number, part: (k: number) => number, j: number]> {
+  for (let r = 0; r < rows; r++) for (let j = 0; j < n; j++) yield [r * n + j, (k) => (r * parts + k) * n + j, j];
 }
+
+const read = (from: number, count: number): Float32Array => new Float32Array(memory.buffer, from, count);
 
 /** In double precision. */
 function step(x: Float32Array, u: Float32Array, before: Float32Array, rows: number, n: number): number[][] {
@@ -45,15 +51,23 @@ function step(x: Float32Array, u: Float32Array, before: Float32Array, rows: numb
   return [gates, cells, outputs];
 }
 
-describeKernels('a step of an LSTM', () => {
-  const cases = ROWS.flatMap((rows) => SHIFTS.map((shift) => [rows, shift] as const));
+const CASES = ROWS.flatMap((rows) => SHIFTS.map((shift) => [rows, shift] as const));
+type Check = (rows: number, n: number, shift: number) => void;
 
-  it.each(SIZES)('of %i units', (n) => {
-    for (const [rows, shift] of cases) forward(rows, n, shift);
-  });
+describe.each<readonly [string, Check, Check]>([
+  ['an LSTM', forward, back],
+  ['a GRU', gru, gruBack],
+  ['an RNN of tanh', rnn(false), rnnBack(false)],
+  ['an RNN of relu', rnn(true), rnnBack(true)],
+])('%s', (name, there, goBack) => {
+  describeKernels(`a step of ${name}`, () => {
+    it.each(SIZES)('of %i units', (n) => {
+      for (const [rows, shift] of CASES) there(rows, n, shift);
+    });
 
-  it.each(SIZES)('back, of %i units', (n) => {
-    for (const [rows, shift] of cases) back(rows, n, shift);
+    it.each(SIZES)('back, of %i units', (n) => {
+      for (const [rows, shift] of CASES) goBack(rows, n, shift);
+    });
   });
 });
 
@@ -67,7 +81,6 @@ function forward(rows: number, n: number, shift: number): void {
   const [px, pu, pb] = [x, u, before].map((values, i) => put(i * PLACE + shift, values)) as [number, number, number];
   const [pg, pc, ph] = [3, 4, 5].map((i) => i * PLACE + 16 + ((shift + 4 * i) % 16)) as [number, number, number];
   const [gates, cells, outputs] = step(x, u, before, rows, n) as [number[], number[], number[]];
-  const read = (from: number, count: number): Float32Array => new Float32Array(memory.buffer, from, count);
   const h = written(ph, state, () => {
     const c = written(pc, state, () => {
       const g = written(pg, 4 * state, () => call('lstmStep', px, pu, pb, pg, pc, ph, rows, n));
@@ -107,4 +120,106 @@ function back(rows: number, n: number, shift: number): void {
     expectNear(out, exact, 'gates');
     expectNear(new Float32Array(memory.buffer, pdc, state), exactCells, 'cells before');
   }
+}
+
+/** Where the i-th thing that a kernel writes lies. */
+const target = (i: number, shift: number): number => i * PLACE + 16 + ((shift + 4 * i) % 16);
+
+function gru(rows: number, n: number, shift: number): void {
+  const state = rows * n;
+  const [x, u, bias, before] = [numbers(3 * state), numbers(3 * state), numbers(3 * n), numbers(state)];
+  if (state > 4) {
+    x.set([NaN, Infinity, -Infinity, 200, -200].slice(0, n));
+    before.set([Infinity], state - 1);
+  }
+  const places = [x, u, bias, before].map((values, i) => put(i * PLACE + shift, values));
+  const [px, pu, pbias, pbefore] = places as [number, number, number, number];
+  const [psaved, ph] = [target(4, shift), target(5, shift)];
+  for (const b of [pbias, 0]) {
+    const [saved, outputs] = [Array<number>(4 * state), Array<number>(state)];
+    for (const [unit, gate, j] of units(rows, n, 3)) {
+      const own = (k: number): number => at(u, gate(k)) + (b === 0 ? 0 : at(bias, k * n + j));
+      const [r, z, w] = [sigmoid(at(x, gate(0)) + own(0)), sigmoid(at(x, gate(1)) + own(1)), own(2)];
+      const next = Math.tanh(at(x, gate(2)) + r * w);
+      outputs[unit] = next + z * (at(before, unit) - next);
+      [r, z, next, w].forEach((value, k) => (saved[(Math.floor(unit / n) * 4 + k) * n + j] = value));
+    }
+    const h = written(ph, state, () => {
+      const kept = written(psaved, 4 * state, () => call('gruStep', px, pu, b, pbefore, psaved, ph, rows, n));
+      expectNear(kept, saved, 'saved');
+    });
+    expectNear(h, outputs, 'outputs');
+  }
+  expect([...read(px, 3 * state), ...read(pbefore, state)]).toEqual([...x, ...before]);
+}
+
+function gruBack(rows: number, n: number, shift: number): void {
+  const state = rows * n;
+  const saved = numbers(4 * state).map(sigmoid);
+  const [dy, dh, kept, before] = [numbers(state), numbers(state), numbers(state), numbers(state)];
+  if (state > 4) dy[3] = NaN;
+  const places = [dy, dh, kept, saved, before].map((values, i) => put(i * PLACE + shift, values));
+  const [pdy, pdh, pkept, ...rest] = places as [number, number, number, ...number[]];
+  const [px, pu] = [target(5, shift), target(6, shift)];
+  for (const given of [pdy, 0]) {
+    put(pkept, kept);
+    const [ofInputs, ofOutput] = [Array<number>(3 * state), Array<number>(3 * state)];
+    const exact = Array<number>(state);
+    for (const [unit, part, j] of units(rows, n)) {
+      const [r, z, next, w] = [0, 1, 2, 3].map((k) => at(saved, part(k))) as [number, number, number, number];
+      const grad = at(dh, unit) + at(kept, unit) + (given === 0 ? 0 : at(dy, unit));
+      const ofNext = grad * (1 - z) * (1 - next * next);
+      const gates = [ofNext * w * r * (1 - r), grad * (at(before, unit) - next) * z * (1 - z), ofNext];
+      const place = (k: number): number => (Math.floor(unit / n) * 3 + k) * n + j;
+      gates.forEach((value, k) => (ofInputs[place(k)] = value));
+      gates.forEach((value, k) => (ofOutput[place(k)] = k === 2 ? value * r : value));
+      exact[unit] = grad * z;
+    }
+    const products = written(pu, 3 * state, () => {
+      const gates = written(px, 3 * state, () => call('gruStepBack', given, pdh, pkept, ...rest, px, pu, rows, n));
+      expectNear(gates, ofInputs, 'of inputs');
+    });
+    expectNear(products, ofOutput, 'of products');
+    expectNear(read(pkept, state), exact, 'of what was kept');
+  }
+}
+
+function rnn(relu: boolean): Check {
+  return (rows, n, shift) => {
+    const state = rows * n;
+    const [x, u] = [numbers(state), numbers(state)];
+    if (state > 4) x.set([NaN, Infinity, -Infinity, 200, -200].slice(0, state));
+    const [px, pu] = [x, u].map((values, i) => put(i * PLACE + shift, values)) as [number, number];
+    const to = target(2, shift);
+    const h = written(to, state, () => call('rnnStep', px, pu, to, Number(relu), state));
+    const exact = Array.from(x, (value, i) => {
+      const sum = value + at(u, i);
+      return relu ? (sum <= 0 ? 0 : sum) : Math.tanh(sum);
+    });
+    expectNear(h, exact, 'outputs');
+  };
+}
+
+function rnnBack(relu: boolean): Check {
+  return (rows, n, shift) => {
+    const state = rows * n;
+    const [dy, dh, h] = [numbers(state), numbers(state), numbers(state)];
+    if (!relu) h.forEach((value, i) => (h[i] = Math.tanh(value)));
+    // The outputs of negative sums are zeros.
+    else h.forEach((value, i) => (h[i] = Math.max(0, value)));
+    if (state > 4) {
+      dy[3] = NaN;
+      h[2] = NaN;
+    }
+    const places = [dy, dh, h].map((values, i) => put(i * PLACE + shift, values)) as [number, number, number];
+    const to = target(3, shift);
+    for (const given of [places[0], 0]) {
+      const out = written(to, state, () => call('rnnStepBack', given, places[1], places[2], to, Number(relu), state));
+      const exact = Array.from(h, (y, i) => {
+        const grad = at(dh, i) + (given === 0 ? 0 : at(dy, i));
+        return relu ? (y <= 0 ? 0 : grad) : (1 - y * y) * grad;
+      });
+      expectNear(out, exact, 'sums');
+    }
+  };
 }

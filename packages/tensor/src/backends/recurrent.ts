@@ -1,113 +1,186 @@
-/** @file The layer of an LSTM over a sequence: products of its outputs with its weights, and between them kernels of ours. */
+/** @file Recurrent layers over a sequence: products of their outputs with their weights, and between them kernels of ours. */
+import { layoutOf, type LayerLayout, type Recurrence } from '../recurrent-layout.ts';
 import type { Heap } from './heap.ts';
-import { at, input, numbers, whole, type Attrs, type OwnKernel } from './own-kernel.ts';
+import { at, input, numbers, whole, type Attrs, type Inputs, type OwnKernel } from './own-kernel.ts';
 import type { Multiply } from './products.ts';
 import { exported, type Call, type SimdExports } from './simd.ts';
 
-/** Addresses of what belongs to a step in what `LstmStates` makes. */
-interface Step {
-  /** Which of the steps of the sequence it is. */
-  readonly number: number;
-  /** Outputs and cells after it and before it, [rows, hidden]. */
-  readonly h: number;
-  readonly c: number;
-  readonly hBefore: number;
-  readonly cBefore: number;
-  /** [rows, 4 hidden], as they were opened. */
-  readonly gates: number;
+/** A step of a layer. Addresses. */
+interface Forward {
+  /** What inputs, and what the last output gives the gates, [rows, gates · hidden]. */
+  readonly x: number;
+  readonly u: number;
+  readonly before: readonly number[];
+  readonly after: readonly number[];
+  readonly saved: number;
 }
 
-interface Layer {
+/** A step on the way back. Addresses. */
+interface Backward {
+  /** Gradients of its outputs, 0 where none are given, and of what the step after it made of them by a product. */
+  readonly dy: number;
+  readonly dh: number;
+  /** Of what goes from step to step without a product: of an LSTM its cells, of a GRU what it keeps of its outputs; the step's own come in its place. */
+  readonly kept: number;
+  readonly before: readonly number[];
+  readonly after: readonly number[];
+  readonly saved: number;
+  /** For the gradients of `x` and `u`, which are the same place where they are the same. */
+  readonly ofInputs: number;
+  readonly ofOutput: number;
+}
+
+interface Sizes extends LayerLayout {
+  readonly steps: number;
   readonly rows: number;
   readonly hidden: number;
-  /** Elements of the outputs of a step. */
-  readonly state: number;
-  /** The steps in the order in which they are computed, of states that lie at `states`. */
-  readonly steps: (states: number) => Step[];
-  /** Elements that the states have. */
-  readonly size: number;
 }
 
-function layerOf(attrs: Attrs): Layer {
-  const [count, rows, hidden, backwards] = numbers(attrs, ['steps', 'rows', 'hidden', 'backwards']) as [
+/** What a kind of layer does between its products. */
+interface Between {
+  readonly forward: (step: Forward, sizes: Sizes, inputs: Inputs, attrs: Attrs) => void;
+  readonly backward: (step: Backward, sizes: Sizes, attrs: Attrs) => void;
+}
+
+function sizesOf(kind: Recurrence, attrs: Attrs): Sizes {
+  const [steps, rows, hidden, backwards] = numbers(attrs, ['steps', 'rows', 'hidden', 'backwards']) as [
     number,
     number,
     number,
     number,
   ];
-  const state = rows * hidden;
-  const all = (count + 1) * state;
-  const steps = (states: number): Step[] =>
-    Array.from({ length: count }, (_, i) => {
-      const number = backwards === 0 ? i : count - 1 - i;
-      const [before, after] = backwards === 0 ? [number, number + 1] : [number + 1, number];
-      const output = (place: number): number => states + 4 * place * state;
-      const cell = (place: number): number => output(place) + 4 * all;
-      const gates = states + 4 * (2 * all + 4 * number * state);
-      return { number, h: output(after), c: cell(after), hBefore: output(before), cBefore: cell(before), gates };
-    });
-  return { rows, hidden, state, steps, size: 2 * all + 4 * count * state };
+  return { ...layoutOf(kind, { steps, rows, hidden, backwards: backwards === 1 }), steps, rows, hidden };
 }
 
 /**
- * Attributes are `steps`, `rows` (sequences side by side), `hidden` and `backwards` (0 or 1). `LstmStates` takes x [steps rows, 4 hidden], what
- * the inputs and biases give the gates, the states h and c to begin with [rows, hidden] and the weights w [4 hidden, hidden]; it makes outputs
- * and cells, [steps + 1, rows, hidden] with those to begin with where they are in time, and the opened gates [steps, rows, 4 hidden].
- * `LstmGates` takes these as `states`, w, and the gradients of outputs, dy [steps rows, hidden], and of the last cells, dc [rows, hidden], each of
- * which may be missing; it makes the gradient of x and, where the attribute `starts` is 1, those of h and c after it.
+ * Attributes are `steps`, `rows` (sequences side by side), `hidden` and `backwards` (0 or 1), of an RNN also `relu`. `…States` takes x
+ * [steps rows, gates hidden], what the inputs and biases give the gates, the states to begin with, `h` and of an LSTM `c`, [rows, hidden], the
+ * weights w [gates hidden, hidden] and of a GRU `b` [3 hidden], what is added to the products with these; it makes what `layoutOf` says.
+ * `…Gates` takes that as `states`, w, and the gradients of outputs, dy [steps rows, hidden], and of the last cells, dc [rows, hidden], each of
+ * which may be missing; it makes the gradient of x, of a GRU then that of the products, and where the attribute `starts` is 1 those of h and c.
  */
 export function recurrentKernels(exports: SimdExports, multiply: Multiply): ReadonlyMap<string, OwnKernel> {
   const of = (name: string): Call => exported(exports, name);
-  return new Map([
-    ['LstmStates', statesKernel(of('lstmStep'), of('copyStrided'), multiply)],
-    ['LstmGates', gatesKernel(of('lstmStepBack'), multiply)],
-  ]);
+  const [copyStrided, add] = [of('copyStrided'), of('add')];
+  const kinds: readonly (readonly [string, Recurrence, Between])[] = [
+    ['Lstm', 'lstm', lstm(of)],
+    ['Gru', 'gru', gru(of)],
+    ['Rnn', 'rnn', rnn(of)],
+  ];
+  return new Map(
+    kinds.flatMap(([name, kind, between]): [string, OwnKernel][] => [
+      [`${name}States`, statesKernel(kind, between, copyStrided, multiply)],
+      [`${name}Gates`, gatesKernel(kind, between, add, multiply)],
+    ]),
+  );
 }
 
-function statesKernel(advance: Call, copyStrided: Call, multiply: Multiply): OwnKernel {
+function lstm(of: (name: string) => Call): Between {
+  const [advance, goBack] = [of('lstmStep'), of('lstmStepBack')];
+  return {
+    forward: ({ x, u, before: [, c], after: [h, cell], saved }, { rows, hidden }) => {
+      advance(x, u, c as number, saved, cell as number, h as number, rows, hidden);
+    },
+    backward: ({ dy, dh, kept, before: [, c], after: [, cell], saved, ofInputs }, { rows, hidden }) => {
+      goBack(dy, dh, kept, saved, cell as number, c as number, ofInputs, rows, hidden);
+    },
+  };
+}
+
+function gru(of: (name: string) => Call): Between {
+  const [advance, goBack] = [of('gruStep'), of('gruStepBack')];
+  return {
+    forward: ({ x, u, before: [h], after: [next], saved }, { rows, hidden }, { b }) => {
+      advance(x, u, b === undefined ? 0 : at(b), h as number, saved, next as number, rows, hidden);
+    },
+    backward: ({ dy, dh, kept, before: [h], saved, ofInputs, ofOutput }, { rows, hidden }) => {
+      goBack(dy, dh, kept, saved, h as number, ofInputs, ofOutput, rows, hidden);
+    },
+  };
+}
+
+function rnn(of: (name: string) => Call): Between {
+  const [advance, goBack] = [of('rnnStep'), of('rnnStepBack')];
+  const relu = (attrs: Attrs): number => numbers(attrs, ['relu'])[0] as number;
+  return {
+    forward: ({ x, u, after: [h] }, { state }, _, attrs) => {
+      advance(x, u, h as number, relu(attrs), state);
+    },
+    backward: ({ dy, dh, after: [h], ofInputs }, { state }, attrs) => {
+      goBack(dy, dh, h as number, ofInputs, relu(attrs), state);
+    },
+  };
+}
+
+function statesKernel(kind: Recurrence, between: Between, copyStrided: Call, multiply: Multiply): OwnKernel {
   return (heap, inputs, attrs) => {
-    const { rows, hidden, state, steps, size } = layerOf(attrs);
+    const sizes = sizesOf(kind, attrs);
+    const { rows, hidden, gates, state, size, order } = sizes;
     const place = (name: string): number => at(input(inputs, name));
-    const [x, h, c, w] = [place('x'), place('h'), place('c'), place('w')];
-    const weights = 4 * hidden * hidden;
-    return heap.filled(size, (states) =>
-      heap.meanwhile(whole(weights) + 4 * state, (turned) => {
+    const [x, w] = [place('x'), place('w')];
+    const begin = ['h', 'c'].slice(0, sizes.states).map(place);
+    const weights = gates * hidden * hidden;
+    return heap.filled(size, (made) =>
+      heap.meanwhile(whole(weights) + gates * state, (turned) => {
+        const placed = (offsets: readonly number[]): number[] => offsets.map((offset) => made + 4 * offset);
         // Libraries turn an operand around at each call, which takes as long as these products.
-        copyStrided(w, turned, 1, 1, hidden, 4 * hidden, 0, 0, 1, hidden);
-        const product = { m: rows, n: 4 * hidden, k: hidden, turnA: false, b: turned, turnB: false };
-        const given = turned + 4 * whole(weights);
-        for (const [i, step] of steps(states).entries()) {
-          if (i === 0) copy(heap, h, step.hBefore, state);
-          if (i === 0) copy(heap, c, step.cBefore, state);
-          multiply(heap, { ...product, a: step.hBefore, out: given });
-          advance(x + 16 * step.number * state, given, step.cBefore, step.gates, step.c, step.h, rows, hidden);
+        copyStrided(w, turned, 1, 1, hidden, gates * hidden, 0, 0, 1, hidden);
+        const product = { m: rows, n: gates * hidden, k: hidden, turnA: false, b: turned, turnB: false };
+        const u = turned + 4 * whole(weights);
+        for (const [i, step] of order.entries()) {
+          const [before, after] = [placed(step.before), placed(step.after)];
+          if (i === 0) begin.forEach((from, k) => copy(heap, from, before[k] as number, state));
+          multiply(heap, { ...product, a: before[0] as number, out: u });
+          const given = x + 4 * step.number * gates * state;
+          between.forward({ x: given, u, before, after, saved: made + 4 * step.saved }, sizes, inputs, attrs);
         }
       }),
     );
   };
 }
 
-function gatesKernel(goBack: Call, multiply: Multiply): OwnKernel {
+function gatesKernel(kind: Recurrence, between: Between, add: Call, multiply: Multiply): OwnKernel {
   return (heap, inputs, attrs) => {
-    const { rows, hidden, state, steps } = layerOf(attrs);
-    const [count, starts] = numbers(attrs, ['steps', 'starts']) as [number, number];
-    const [states, w] = [at(input(inputs, 'states')), at(input(inputs, 'w'))];
+    const sizes = sizesOf(kind, attrs);
+    const { steps, rows, hidden, gates, state, states, order } = sizes;
+    const [starts] = numbers(attrs, ['starts']) as [number];
+    const [made, w] = [at(input(inputs, 'states')), at(input(inputs, 'w'))];
     const [dy, dc] = [inputs['dy'], inputs['dc']];
-    const product = { m: rows, n: hidden, k: 4 * hidden, turnA: false, b: w, turnB: false };
-    const all = 4 * count * state;
-    return heap.filled(all + (starts === 1 ? 2 * state : 0), (out) =>
-      heap.meanwhile(2 * whole(state), (ofOutput) => {
-        const ofCell = ofOutput + 4 * whole(state);
-        clear(heap, ofOutput, 2 * whole(state));
-        if (dc !== undefined) copy(heap, at(dc), ofCell, state);
-        for (const [i, { number, gates, c, cBefore }] of steps(states).reverse().entries()) {
-          const [given, ofGates] = [dy === undefined ? 0 : at(dy) + 4 * number * state, out + 16 * number * state];
-          goBack(given, ofOutput, ofCell, gates, c, cBefore, ofGates, rows, hidden);
-          if (i < count - 1 || starts === 1) multiply(heap, { ...product, a: ofGates, out: ofOutput });
+    const product = { m: rows, n: hidden, k: gates * hidden, turnA: false, b: w, turnB: false };
+    const all = steps * gates * state;
+    // Of a GRU what inputs and outputs give the new gate is not only added.
+    const ofOutputs = kind === 'gru' ? all : 0;
+    const size = all + ofOutputs + (starts === 1 ? states * state : 0);
+    return heap.filled(size, (out) =>
+      heap.meanwhile(2 * whole(state), (dh) => {
+        const kept = dh + 4 * whole(state);
+        clear(heap, dh, 2 * whole(state));
+        if (dc !== undefined) copy(heap, at(dc), kept, state);
+        const placed = (offsets: readonly number[]): number[] => offsets.map((offset) => made + 4 * offset);
+        for (const [i, { number, before, after, saved }] of order.toReversed().entries()) {
+          const ofInputs = out + 4 * number * gates * state;
+          const ofOutput = ofInputs + 4 * ofOutputs;
+          between.backward(
+            {
+              dy: dy === undefined ? 0 : at(dy) + 4 * number * state,
+              dh,
+              kept,
+              before: placed(before),
+              after: placed(after),
+              saved: made + 4 * saved,
+              ofInputs,
+              ofOutput,
+            },
+            sizes,
+            attrs,
+          );
+          if (i < steps - 1 || starts === 1) multiply(heap, { ...product, a: ofOutput, out: dh });
         }
         if (starts !== 1) return;
-        copy(heap, ofOutput, out + 4 * all, state);
-        copy(heap, ofCell, out + 4 * (all + state), state);
+        const begin = out + 4 * (all + ofOutputs);
+        if (kind === 'gru') add(dh, 0, 1, kept, 0, 1, dh, 1, state);
+        copy(heap, dh, begin, state);
+        if (kind === 'lstm') copy(heap, kept, begin + 4 * state, state);
       }),
     );
   };

@@ -20,6 +20,7 @@ export interface CellWeights {
 
 /** One kind of step. */
 export interface Cell {
+  readonly kind: CellKind;
   /** How many parts the weights have. */
   readonly gates: number;
   /** How many tensors the state has; the first is the output. */
@@ -40,6 +41,7 @@ function gateOf(gates: Tensor, size: number): (k: number) => Tensor {
 }
 
 const lstm: Cell = {
+  kind: 'lstm',
   gates: 4,
   states: 2,
   addsBiases: true,
@@ -54,6 +56,7 @@ const lstm: Cell = {
 };
 
 const gru: Cell = {
+  kind: 'gru',
   gates: 3,
   states: 1,
   addsBiases: false,
@@ -70,7 +73,8 @@ const gru: Cell = {
   },
 };
 
-const simple = (activation: (t: Tensor) => Tensor): Cell => ({
+const simple = (kind: 'tanh' | 'relu', activation: (t: Tensor) => Tensor): Cell => ({
+  kind,
   gates: 1,
   states: 1,
   addsBiases: true,
@@ -80,8 +84,8 @@ const simple = (activation: (t: Tensor) => Tensor): Cell => ({
 export const CELLS: Readonly<Record<CellKind, Cell>> = {
   lstm,
   gru,
-  tanh: simple((t) => t.tanh()),
-  relu: simple((t) => t.relu()),
+  tanh: simple('tanh', (t) => t.tanh()),
+  relu: simple('relu', (t) => t.relu()),
 };
 
 /** What `RNNCell`, `LSTMCell` and `GRUCell` have in common. */

@@ -10,9 +10,10 @@ import { concat } from '../ops/join.ts';
 import { stack } from '../ops/stack.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { sameShape } from '../shape.ts';
+import type { LayerSize } from '../recurrent-layout.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { CellParameters, CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
-import { LSTM_EVENT, lstmBackend, lstmLayer, type Operands, type Results, type Way } from './lstm-layer.ts';
+import { layerBackend, layerEvent, recurrentLayer, type Plain, type Results } from './recurrent-layer.ts';
 import { Module } from './module.ts';
 import { PackedSequence } from './packed.ts';
 
@@ -112,23 +113,26 @@ const layerOf = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, 
 
 /** As one operation where the backend has it, for sequences of one length. */
 function atOnce(x: Tensor, start: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
-  const [h, c] = start as [Tensor, Tensor];
-  const [rows, hidden] = h.shape as readonly [number, number];
-  const whole: Way = { steps: way.sizes.length, rows, hidden, backwards: way.backwards };
-  const inputs = [x, given.weight_ih, given.weight_hh, h, c];
-  const backend = lstmBackend(inputs, whole);
+  const [rows, hidden] = (start[0] as Tensor).shape as readonly [number, number];
+  const size: LayerSize = { steps: way.sizes.length, rows, hidden, backwards: way.backwards };
+  const inputs = [x, given.weight_ih, given.weight_hh, ...start];
+  const backend = layerBackend(cell.kind, inputs, size);
   if (backend === undefined) return walk(x, start, given, cell, way);
-  const weights = withOneBias(given);
-  const plain = ([prepared, h0, c0, weight_hh]: Operands): Results => {
-    const [outputs, [, cells]] = stepByStep(prepared, [h0, c0], { ...weights, weight_hh }, cell, way);
-    return [outputs, cells as Tensor];
+  const weights = cell.addsBiases ? withOneBias(given) : given;
+  const plain: Plain = (own) => {
+    const parts = { ...weights, weight_hh: own.weights, bias_hh: own.bias };
+    const [outputs, [, ...others]] = stepByStep(own.prepared, own.start, parts, cell, way);
+    return [outputs, ...others];
   };
-  const compute = (): Results => lstmLayer(backend, [prepare(x, weights), h, c, weights.weight_hh], whole, plain);
+  const compute = (): Results => {
+    const operands = { prepared: prepare(x, weights), weights: weights.weight_hh, start, bias: weights.bias_hh };
+    return recurrentLayer(cell.kind, backend, operands, size, plain);
+  };
   const { profile } = ambient();
   let results: Results | undefined;
-  if (profile !== undefined) observed(profile, LSTM_EVENT, inputs, () => (results = compute())[0]);
-  const [outputs, cells] = results ?? compute();
-  return [outputs, [outputs.narrow(0, way.backwards ? 0 : (whole.steps - 1) * rows, rows), cells]];
+  if (profile !== undefined) observed(profile, layerEvent(cell.kind), inputs, () => (results = compute())[0] as Tensor);
+  const [outputs, ...others] = (results ?? compute()) as [Tensor, ...Tensor[]];
+  return [outputs, [outputs.narrow(0, way.backwards ? 0 : (size.steps - 1) * rows, rows), ...others]];
 }
 
 /** Whether sequences are such as PyTorch has that operation for: of float16 it has no backward pass. */
@@ -239,7 +243,7 @@ abstract class Recurrent extends Module {
 
   private layers(x: Tensor, sizes: readonly number[], start: readonly Tensor[], packed: boolean): [Tensor, Tensor[]] {
     const ends: Tensor[][] = start.map(() => []);
-    const run = this.cell === CELLS.lstm && !packed && fits(x) ? layerOf : walk;
+    const run = packed ? walk : this.cell !== CELLS.lstm ? atOnce : fits(x) ? layerOf : walk;
     let output = x;
     for (let layer = 0; layer < this.layerCount; layer++) {
       const sides: Tensor[] = [];

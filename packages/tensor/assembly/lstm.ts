@@ -1,18 +1,7 @@
 /** @file A step of an LSTM between its products: what each unit of each sequence does to its gates and its cell, and the adjoint of that. */
 import { sigmoid, tanh } from './functions';
-import { F32, fused, one, putOne, X4 } from './lanes';
-
-/** Four elements, or the one that is left. */
-@inline
-function get(at: usize, four: bool): v128 {
-  return four ? v128.load(at) : one(at);
-}
-
-@inline
-function put(at: usize, value: v128, four: bool): void {
-  if (four) v128.store(at, value);
-  else putOne(at, value);
-}
+import { F32, fused, X4 } from './lanes';
+import { beforeSigmoid, beforeTanh, get, put } from './units';
 
 /** Gates lie `gap` bytes apart in the order of PyTorch: input, forget, new, output. */
 @inline
@@ -55,18 +44,6 @@ export function lstmStep(
     u += 3 * gap;
     gates += 3 * gap;
   }
-}
-
-/** s (1 - s) grad: a gradient before a sigmoid. */
-@inline
-function beforeSigmoid(s: v128, grad: v128): v128 {
-  return f32x4.mul(f32x4.mul(s, f32x4.sub(f32x4.splat(1), s)), grad);
-}
-
-/** (1 - t²) grad: a gradient before a tanh. */
-@inline
-function beforeTanh(t: v128, grad: v128): v128 {
-  return f32x4.mul(f32x4.sub(f32x4.splat(1), f32x4.mul(t, t)), grad);
 }
 
 @inline
