@@ -2335,12 +2335,14 @@ async function* lines(answer) {
 const BUSY_AGE_MS = 1e3;
 // src/liveness/redis-holder.ts
 const COMMAND_MS = 5e3;
+const COMMANDS_PER_TTL = 5;
 const FIRST_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 1e3;
 const MAX_UNREAD_CHARS = 65536;
 var RedisHolder = class {
 	ticket;
 	events;
+	commandMs;
 	socket;
 	up = false;
 	closed = false;
@@ -2351,12 +2353,13 @@ var RedisHolder = class {
 	constructor(ticket, events) {
 		this.ticket = ticket;
 		this.events = events;
+		this.commandMs = Math.min(COMMAND_MS, ticket.ttlMs / COMMANDS_PER_TTL);
 		this.socket = this.dial();
 	}
 	async hold(ageMs) {
 		const { id, ageKey } = this.ticket;
 		const [oldest] = this.owed;
-		if (oldest !== void 0 && performance.now() - oldest.since > COMMAND_MS) this.socket.destroy();
+		if (oldest !== void 0 && performance.now() - oldest.since > this.commandMs) this.socket.destroy();
 		if (!this.up) throw unavailable("there is no connection to Redis");
 		if (await this.evaluate("hold", id, ageKey, \`\${ageMs}\`) === ":0") return false;
 		this.backoff = FIRST_BACKOFF_MS;

@@ -9,6 +9,8 @@ import type { HolderEvents, LeaseHolder, RedisTicket } from '../stores/ticket.ts
 
 /** A command that takes longer has lost its server, and so has a connection that is not there after this. */
 const COMMAND_MS = 5_000;
+/** Or that takes so much of the lease's time: what is left has to do for another connection. */
+const COMMANDS_PER_TTL = 5;
 const FIRST_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 1_000;
 /** All answers together are a few lines. */
@@ -25,6 +27,7 @@ interface Owed {
 export class RedisHolder implements LeaseHolder {
   private readonly ticket: RedisTicket;
   private readonly events: HolderEvents;
+  private readonly commandMs: number;
   private socket: Socket;
   private up = false;
   private closed = false;
@@ -36,13 +39,14 @@ export class RedisHolder implements LeaseHolder {
   constructor(ticket: RedisTicket, events: HolderEvents) {
     this.ticket = ticket;
     this.events = events;
+    this.commandMs = Math.min(COMMAND_MS, ticket.ttlMs / COMMANDS_PER_TTL);
     this.socket = this.dial();
   }
 
   async hold(ageMs: number): Promise<boolean> {
     const { id, ageKey } = this.ticket;
     const [oldest] = this.owed;
-    if (oldest !== undefined && performance.now() - oldest.since > COMMAND_MS) this.socket.destroy();
+    if (oldest !== undefined && performance.now() - oldest.since > this.commandMs) this.socket.destroy();
     if (!this.up) throw unavailable('there is no connection to Redis');
     if ((await this.evaluate('hold', id, ageKey, `${ageMs}`)) === ':0') return false;
     this.backoff = FIRST_BACKOFF_MS;
