@@ -29,7 +29,7 @@ export const PARTS: Readonly<Record<Recurrence, Parts>> = {
   rnn: { gates: 1, states: 1, saved: 0 },
 };
 
-/** Elements from the start of what the layer makes: first its states, each [steps + 1, rows, hidden] in the order of time, then what is saved. */
+/** Where what belongs to a step lies. */
 interface Step {
   /** Which of the steps of the sequence it is. */
   readonly number: number;
@@ -40,6 +40,10 @@ interface Step {
   readonly saved: number;
 }
 
+/**
+ * What a layer makes: its states, each [steps + 1, rows, hidden] in the order of time, then what is saved, [steps, rows, saved · hidden]. All
+ * places are elements from its start.
+ */
 export interface LayerLayout extends Parts {
   /** Elements of a state of one step. */
   readonly state: number;
@@ -74,4 +78,28 @@ export function layoutOf(kind: Recurrence, { steps, rows, hidden, backwards }: L
     last: states(backwards ? 0 : steps),
     order,
   };
+}
+
+/** What a layer makes on the way back: gradients, of what inputs give the gates first. */
+export interface GatesLayout {
+  /** Elements of the gradients of all steps' gates, [steps · rows, gates · hidden]. */
+  readonly all: number;
+  /** Where those of the products with the weights begin: they are the same but of a GRU, whose new gate does not only add them to the inputs'. */
+  readonly products: number;
+  /** Where those of the states to begin with are; none if they are not wanted. */
+  readonly start: readonly number[];
+  readonly size: number;
+}
+
+export function gatesLayoutOf(
+  kind: Recurrence,
+  { steps, rows, hidden }: Omit<LayerSize, 'backwards'>,
+  starts: boolean,
+): GatesLayout {
+  const { gates, states } = PARTS[kind];
+  const state = rows * hidden;
+  const all = steps * gates * state;
+  const products = kind === 'gru' ? all : 0;
+  const start = Array.from({ length: starts ? states : 0 }, (_, k) => products + all + k * state);
+  return { all, products, start, size: products + all + start.length * state };
 }

@@ -1,5 +1,5 @@
 /** @file Recurrent layers over a sequence: products of their outputs with their weights, and between them kernels of ours. */
-import { layoutOf, type LayerLayout, type Recurrence } from '../recurrent-layout.ts';
+import { gatesLayoutOf, layoutOf, type LayerLayout, type Recurrence } from '../recurrent-layout.ts';
 import type { Heap } from './heap.ts';
 import { at, input, numbers, whole, type Attrs, type Inputs, type OwnKernel } from './own-kernel.ts';
 import type { Multiply } from './products.ts';
@@ -57,7 +57,7 @@ function sizesOf(kind: Recurrence, attrs: Attrs): Sizes {
  * [steps rows, gates hidden], what the inputs and biases give the gates, the states to begin with, `h` and of an LSTM `c`, [rows, hidden], the
  * weights w [gates hidden, hidden] and of a GRU `b` [3 hidden], what is added to the products with these; it makes what `layoutOf` says.
  * `…Gates` takes that as `states`, w, and the gradients of outputs, dy [steps rows, hidden], and of the last cells, dc [rows, hidden], each of
- * which may be missing; it makes the gradient of x, of a GRU then that of the products, and where the attribute `starts` is 1 those of h and c.
+ * which may be missing, and the attribute `starts`, 1 where gradients of the states to begin with are wanted; it makes what `gatesLayoutOf` says.
  */
 export function recurrentKernels(exports: SimdExports, multiply: Multiply): ReadonlyMap<string, OwnKernel> {
   const of = (name: string): Call => exported(exports, name);
@@ -142,15 +142,12 @@ function statesKernel(kind: Recurrence, between: Between, copyStrided: Call, mul
 function gatesKernel(kind: Recurrence, between: Between, add: Call, multiply: Multiply): OwnKernel {
   return (heap, inputs, attrs) => {
     const sizes = sizesOf(kind, attrs);
-    const { steps, rows, hidden, gates, state, states, order } = sizes;
-    const [starts] = numbers(attrs, ['starts']) as [number];
+    const { steps, rows, hidden, gates, state, order } = sizes;
+    const starts = numbers(attrs, ['starts'])[0] === 1;
+    const { products, start, size } = gatesLayoutOf(kind, sizes, starts);
     const [made, w] = [at(input(inputs, 'states')), at(input(inputs, 'w'))];
     const [dy, dc] = [inputs['dy'], inputs['dc']];
     const product = { m: rows, n: hidden, k: gates * hidden, turnA: false, b: w, turnB: false };
-    const all = steps * gates * state;
-    // Of a GRU what inputs and outputs give the new gate is not only added.
-    const ofOutputs = kind === 'gru' ? all : 0;
-    const size = all + ofOutputs + (starts === 1 ? states * state : 0);
     return heap.filled(size, (out) =>
       heap.meanwhile(2 * whole(state), (dh) => {
         const kept = dh + 4 * whole(state);
@@ -159,7 +156,7 @@ function gatesKernel(kind: Recurrence, between: Between, add: Call, multiply: Mu
         const placed = (offsets: readonly number[]): number[] => offsets.map((offset) => made + 4 * offset);
         for (const [i, { number, before, after, saved }] of order.toReversed().entries()) {
           const ofInputs = out + 4 * number * gates * state;
-          const ofOutput = ofInputs + 4 * ofOutputs;
+          const ofOutput = ofInputs + 4 * products;
           between.backward(
             {
               dy: dy === undefined ? 0 : at(dy) + 4 * number * state,
@@ -174,13 +171,12 @@ function gatesKernel(kind: Recurrence, between: Between, add: Call, multiply: Mu
             sizes,
             attrs,
           );
-          if (i < steps - 1 || starts === 1) multiply(heap, { ...product, a: ofOutput, out: dh });
+          if (i < steps - 1 || starts) multiply(heap, { ...product, a: ofOutput, out: dh });
         }
-        if (starts !== 1) return;
-        const begin = out + 4 * (all + ofOutputs);
-        if (kind === 'gru') add(dh, 0, 1, kept, 0, 1, dh, 1, state);
-        copy(heap, dh, begin, state);
-        if (kind === 'lstm') copy(heap, kept, begin + 4 * state, state);
+        const [ofH, ofC] = start.map((place) => out + 4 * place);
+        if (kind === 'gru' && starts) add(dh, 0, 1, kept, 0, 1, dh, 1, state);
+        if (ofH !== undefined) copy(heap, dh, ofH, state);
+        if (ofC !== undefined) copy(heap, kept, ofC, state);
       }),
     );
   };

@@ -14,6 +14,7 @@ import {
   setBackend,
   tensor,
   type Tensor,
+  zeros,
 } from '../index.ts';
 
 /** Backends that have the operation. */
@@ -41,24 +42,24 @@ const KINDS: readonly Kind[] = [
   },
   {
     name: 'GRU',
-    node: 'GruBackward0',
-    event: 'aten::gru',
+    node: 'GruLayerBackward0',
+    event: 'backwire::gru_layer',
     parts: /Sigmoid|Tanh/,
     states: 1,
     make: (inputs, hidden, options) => new nn.GRU(inputs, hidden, options),
   },
   {
     name: 'RNN of tanh',
-    node: 'RnnTanhBackward0',
-    event: 'aten::rnn_tanh',
+    node: 'RnnTanhLayerBackward0',
+    event: 'backwire::rnn_tanh_layer',
     parts: /^Tanh/,
     states: 1,
     make: (inputs, hidden, options) => new nn.RNN(inputs, hidden, options),
   },
   {
     name: 'RNN of relu',
-    node: 'RnnReluBackward0',
-    event: 'aten::rnn_relu',
+    node: 'RnnReluLayerBackward0',
+    event: 'backwire::rnn_relu_layer',
     parts: /^Relu/,
     states: 1,
     make: (inputs, hidden, options) => new nn.RNN(inputs, hidden, { ...options, nonlinearity: 'relu' }),
@@ -272,6 +273,15 @@ describe.each(KINDS)('the layer of an $name', (kind) => {
   });
 });
 
+it('a state that is none is refused by what it has to be', () => {
+  const x = randn([2, 3, 4]);
+  const h = zeros([1, 3, 5]);
+  for (const state of [[h], h, [h, 1], [h, h, h]])
+    expect(() => new nn.LSTM(4, 5).forward(x, state as never)).toThrow(/LSTM takes tensors \[h, c\]/);
+  for (const layer of [new nn.GRU(4, 5), new nn.RNN(4, 5)])
+    for (const state of [[h], 1]) expect(() => layer.forward(x, state as never)).toThrow(/takes a tensor h/);
+});
+
 describe.runIf(onHeap).each(KINDS)('the operation of an $name', (kind) => {
   const SIZE = { steps: 4, rows: 2, inputs: 3, hidden: 24 };
 
@@ -311,6 +321,35 @@ describe.runIf(onHeap).each(KINDS)('the operation of an $name', (kind) => {
     const { layer, loss } = computed(kind, SIZE, 'float32', ALL);
     noGrad(() => layer.parameters()[1]?.mul_(2));
     expect(() => loss.backward()).toThrow(/modified by an inplace operation/);
+  });
+
+  it('goes back where states and biases have changed since, whose values it does not read again', () => {
+    const exact = computed(kind, SIZE, 'float32', ALL);
+    const expected = grad([exact.loss], exact.leaves);
+    const { leaves, loss } = computed(kind, SIZE, 'float32', ALL);
+    const weights = 1 + kind.states;
+    noGrad(() => leaves.forEach((t, i) => void ((i > 0 && i < weights) || i > weights + 1 ? t.mul_(2) : t)));
+    expectNear(grad([loss], leaves), expected, 'gradient', 1e-12);
+  });
+
+  it('goes back in single precision where autocast is on by then', () => {
+    const { results, leaves } = computed(kind, SIZE, 'float32', ALL);
+    const [output] = results as [Tensor];
+    const gradOutputs = [randn([...output.shape])];
+    // The others' gradients go through the product with the inputs, which autocast lowers.
+    const own = [...leaves.slice(1, 1 + kind.states), leaves[2 + kind.states] as Tensor];
+    const inside = autocast(() => grad([output], own, { gradOutputs, retainGraph: true }));
+    expectNear(inside, grad([output], own, { gradOutputs }), 'gradient', 1e-12);
+  });
+
+  it('refuses biases of another type than the weights, as layers that are made of many do', () => {
+    const layer = kind.make(3, 24);
+    const before = layer.parameters()[3] as Tensor;
+    class Bias extends nn.Module {
+      readonly bias = before;
+    }
+    new Bias().to('float64');
+    expect(() => run(layer, randn([4, 2, 3]))).toThrow(/dtype/);
   });
 
   it('goes on where another backend computes the backward pass', async () => {

@@ -1,5 +1,5 @@
 /** @file One layer of an LSTM, GRU or RNN over a sequence as one operation: in single precision, where the backend has kernels for it. */
-import { ambient } from '../ambient.ts';
+import { ambient, runWith } from '../ambient.ts';
 import { programStack } from '../autograd/anomaly.ts';
 import { grad } from '../autograd/backward/engine.ts';
 import { FunctionNode, savedIsFreed } from '../autograd/node.ts';
@@ -8,7 +8,14 @@ import type { Backend } from '../backends/backend.ts';
 import { observed } from '../observed.ts';
 import { backendFor, runKernel } from '../ops/kernels.ts';
 import { matmul } from '../ops/matmul.ts';
-import { layoutOf, PARTS, type LayerLayout, type LayerSize, type Recurrence } from '../recurrent-layout.ts';
+import {
+  gatesLayoutOf,
+  layoutOf,
+  PARTS,
+  type LayerLayout,
+  type LayerSize,
+  type Recurrence,
+} from '../recurrent-layout.ts';
 import { sweep } from '../scope.ts';
 import type { Grads, Tensor } from '../tensor.ts';
 import type { CellKind } from './cells.ts';
@@ -34,7 +41,7 @@ interface Kind {
   readonly recurrence: Recurrence;
   /** What its kernels' names begin with. */
   readonly kernels: string;
-  /** Its names in profiles and in the graph: where PyTorch has the operation, PyTorch's. */
+  /** Its names in profiles and in the graph: PyTorch's of an LSTM, which is one operation there too; of the others it has none for a layer. */
   readonly event: string;
   readonly node: string;
   readonly attrs?: Readonly<Record<string, number>>;
@@ -42,25 +49,39 @@ interface Kind {
 
 const KINDS: Readonly<Record<CellKind, Kind>> = {
   lstm: { recurrence: 'lstm', kernels: 'Lstm', event: 'aten::mkldnn_rnn_layer', node: 'MkldnnRnnLayerBackward0' },
-  gru: { recurrence: 'gru', kernels: 'Gru', event: 'aten::gru', node: 'GruBackward0' },
-  tanh: { recurrence: 'rnn', kernels: 'Rnn', event: 'aten::rnn_tanh', node: 'RnnTanhBackward0', attrs: { relu: 0 } },
-  relu: { recurrence: 'rnn', kernels: 'Rnn', event: 'aten::rnn_relu', node: 'RnnReluBackward0', attrs: { relu: 1 } },
+  gru: { recurrence: 'gru', kernels: 'Gru', event: 'backwire::gru_layer', node: 'GruLayerBackward0' },
+  tanh: {
+    recurrence: 'rnn',
+    kernels: 'Rnn',
+    event: 'backwire::rnn_tanh_layer',
+    node: 'RnnTanhLayerBackward0',
+    attrs: { relu: 0 },
+  },
+  relu: {
+    recurrence: 'rnn',
+    kernels: 'Rnn',
+    event: 'backwire::rnn_relu_layer',
+    node: 'RnnReluLayerBackward0',
+    attrs: { relu: 1 },
+  },
 };
 
 /** Its name in profiles. */
 export const layerEvent = (kind: CellKind): string => KINDS[kind].event;
 
-/** The backend that has the operation, where that pays and `tensors` are such as it takes. */
-export function layerBackend(
-  kind: CellKind,
+/** The backend that has the operation, where that pays and `tensors`, all that the layer is called with, are such as it takes. */
+export function layerBackend(cell: CellKind, tensors: readonly Tensor[], size: LayerSize): Backend | undefined {
+  // Autocast has other types for what it is made of.
+  return ambient().autocast === undefined ? backendOf(KINDS[cell], tensors, size) : undefined;
+}
+
+function backendOf(
+  { recurrence, kernels }: Kind,
   tensors: readonly Tensor[],
   { steps, rows, hidden }: LayerSize,
 ): Backend | undefined {
-  const { recurrence, kernels } = KINDS[kind];
   const work = PARTS[recurrence].gates * steps * rows * hidden * hidden;
-  // Autocast has other types for what it is made of.
-  if (work === 0 || ambient().autocast !== undefined) return undefined;
-  if (tensors.some((t) => t.dtype !== 'float32' || t.device !== 'cpu')) return undefined;
+  if (work === 0 || tensors.some((t) => t.dtype !== 'float32' || t.device !== 'cpu')) return undefined;
   return backendFor(`${kernels}States`, 'matmul', work);
 }
 
@@ -110,7 +131,7 @@ export function recurrentLayer(
     const results = [outputs, ...layout.last.slice(1).map((at) => copied(backend, states, at, [rows, hidden]))];
     const list = listed(operands);
     if (ambient().gradMode && requiresGrad(list))
-      setHistory(results, new LayerNode(kind, list, states, size, layout, { cell, plain }));
+      setHistory(results, new LayerNode(kind, list, states, size, layout, plain));
     return results;
   });
 }
@@ -121,16 +142,11 @@ function copied(backend: Backend, t: Tensor, offset: number, shape: readonly [nu
   return runKernel(backend, 'CopyStrided', { x: t }, attrs, 'float32', shape);
 }
 
-interface Origin {
-  readonly cell: CellKind;
-  readonly plain: Plain;
-}
-
 class LayerNode extends FunctionNode {
   private readonly kind: Kind;
   private readonly size: LayerSize;
   private readonly layout: LayerLayout;
-  private readonly from: Origin;
+  private readonly plain: Plain;
   private readonly needs: readonly boolean[];
   private saved: { readonly operands: readonly SavedTensor[]; readonly states: SavedTensor } | undefined;
 
@@ -140,13 +156,13 @@ class LayerNode extends FunctionNode {
     states: Tensor,
     size: LayerSize,
     layout: LayerLayout,
-    from: Origin,
+    plain: Plain,
   ) {
     super(kind.node, operands.map(gradEdge), layout.states);
     this.kind = kind;
     this.size = size;
     this.layout = layout;
-    this.from = from;
+    this.plain = plain;
     this.needs = operands.map((t) => t.requiresGrad);
     const save = (t: Tensor): SavedTensor => new SavedTensor(t, this.name, false);
     this.saved = { operands: operands.map(save), states: save(states) };
@@ -154,19 +170,23 @@ class LayerNode extends FunctionNode {
   }
 
   protected override backward(grads: Grads): Grads {
-    const { saved, size } = this;
+    const { saved, kind, size } = this;
     if (saved === undefined) throw savedIsFreed();
     const given = grads.filter((g) => g !== null);
     if (given.length === 0) return this.needs.map(() => null);
-    const operands = saved.operands.map((one) => one.unpack(this));
     const { gradMode, profile } = ambient();
-    const backend = gradMode ? undefined : layerBackend(this.from.cell, given, size);
-    if (backend === undefined) return this.byPlain(operands, grads);
-    const compute = (): Grads => this.byKernel(backend, operands[1] as Tensor, saved.states.unpack(this), grads);
+    const backend = gradMode ? undefined : backendOf(kind, given, size);
+    const operand = (one: SavedTensor): Tensor => one.unpack(this);
+    if (backend === undefined) return this.byPlain(saved.operands.map(operand), grads);
+    // The others may have changed: their values have gone into the states.
+    const weights = operand(saved.operands[1] as SavedTensor);
+    const states = saved.states.unpack(this);
+    // As it was computed, also where autocast is on by now.
+    const compute = (): Grads => runWith({ autocast: undefined }, () => this.byKernel(backend, weights, states, grads));
     if (profile === undefined) return compute();
     let found: Grads = [];
     const first = (): Tensor => (found = compute()).find((g) => g !== null) as Tensor;
-    observed(profile, `${this.kind.event}_backward`, given, first);
+    observed(profile, `${kind.event}_backward`, given, first);
     return found;
   }
 
@@ -175,23 +195,19 @@ class LayerNode extends FunctionNode {
     const { steps, rows, hidden } = size;
     const [toPrepared, toWeights, ...rest] = needs;
     const toStart = rest.slice(0, layout.states);
-    const starts = toStart.includes(true);
-    const all = steps * layout.gates * layout.state;
-    // Of a GRU the products' follow those of the inputs.
-    const ofGates = kind.recurrence === 'gru' ? 2 * all : all;
+    const made = gatesLayoutOf(kind.recurrence, size, toStart.includes(true));
     const shape = [steps * rows, layout.gates * hidden] as const;
     const inputs = { states, w, ...(dy ? { dy } : {}), ...(dc ? { dc } : {}) };
-    const attrs = { ...attrsOf(kind, size), starts: starts ? 1 : 0 };
-    const count = ofGates + (starts ? layout.states * layout.state : 0);
-    const made = runKernel(backend, `${kind.kernels}Gates`, inputs, attrs, 'float32', count === all ? shape : [count]);
-    const part = (offset: number): Tensor => (count === all ? made : copied(backend, made, offset, shape));
-    const gates = part(0);
-    const products = ofGates === all ? gates : part(all);
+    const attrs = { ...attrsOf(kind, size), starts: Number(toStart.includes(true)) };
+    const alone = made.size === made.all;
+    const all = runKernel(backend, `${kind.kernels}Gates`, inputs, attrs, 'float32', alone ? shape : [made.size]);
+    const gates = alone ? all : copied(backend, all, 0, shape);
+    const products = made.products === 0 ? gates : copied(backend, all, made.products, shape);
     const before = (): Tensor => copied(backend, states, layout.before, [steps * rows, hidden]);
     return [
       toPrepared === true ? gates : null,
       toWeights === true ? matmul(products.transpose(0, 1), before()) : null,
-      ...toStart.map((to, k) => (to ? copied(backend, made, ofGates + k * layout.state, [rows, hidden]) : null)),
+      ...toStart.map((to, k) => (to ? copied(backend, all, made.start[k] as number, [rows, hidden]) : null)),
       ...rest.slice(layout.states).map((to) => (to ? products.sum(0) : null)),
     ];
   }
@@ -200,7 +216,7 @@ class LayerNode extends FunctionNode {
   private byPlain(operands: readonly Tensor[], grads: Grads): Grads {
     const ends = operands.map(() => new End());
     const own = operands.map((t, i) => (this.needs[i] === true ? (ends[i] as End).before(t) : t.detach()));
-    const results = enableGrad(() => this.from.plain(named(own, this.layout.states)));
+    const results = enableGrad(() => this.plain(named(own, this.layout.states)));
     const given = grads.flatMap((g, i) => (g === null ? [] : [[results[i] as Tensor, g] as const]));
     const found = grad(
       given.map(([result]) => result),

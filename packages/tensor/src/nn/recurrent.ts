@@ -11,7 +11,7 @@ import { stack } from '../ops/stack.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { sameShape } from '../shape.ts';
 import type { LayerSize } from '../recurrent-layout.ts';
-import type { Parameter, Tensor } from '../tensor.ts';
+import { Tensor, type Parameter } from '../tensor.ts';
 import { CellParameters, CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
 import { layerBackend, layerEvent, recurrentLayer, type Plain, type Results } from './recurrent-layer.ts';
 import { Module } from './module.ts';
@@ -86,7 +86,7 @@ function withOneBias(weights: CellWeights): CellWeights {
 /**
  * As PyTorch's LSTM on CPUs, which is one operation for each layer and direction and is lowered under autocast: of half precision it gets the
  * sequences, states and weights, and gives h, step by step, and the last c; all else it computes in single precision. Packed sequences are
- * none of its inputs, nor are those that `fits` is false of: their LSTM is made of products, as the other layers are.
+ * none of its inputs, nor are those that `fits` is false of: their LSTM is made of products, as the other layers are to autocast.
  */
 const layerOf = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, weights, cell, way) => {
   const { dtype } = x;
@@ -115,7 +115,8 @@ const layerOf = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, start, 
 function atOnce(x: Tensor, start: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
   const [rows, hidden] = (start[0] as Tensor).shape as readonly [number, number];
   const size: LayerSize = { steps: way.sizes.length, rows, hidden, backwards: way.backwards };
-  const inputs = [x, given.weight_ih, given.weight_hh, ...start];
+  const { weight_ih, weight_hh, bias_ih, bias_hh } = given;
+  const inputs = [x, weight_ih, weight_hh, ...start, ...[bias_ih, bias_hh].filter((bias) => bias !== null)];
   const backend = layerBackend(cell.kind, inputs, size);
   if (backend === undefined) return walk(x, start, given, cell, way);
   const weights = cell.addsBiases ? withOneBias(given) : given;
@@ -231,6 +232,11 @@ abstract class Recurrent extends Module {
     const expected = [this.layerCount * this.directions, batch, this.hiddenSize];
     const plain = single ? [expected[0] as number, this.hiddenSize] : expected;
     if (given === undefined) return Array.from({ length: this.cell.states }, () => zeros(expected, { dtype }));
+    const { states } = this.cell;
+    if (given.length !== states || given.some((part) => !(part instanceof Tensor)))
+      throw new TypeError(
+        `${this.constructor.name} takes ${states === 1 ? 'a tensor h' : 'tensors [h, c]'} as its state`,
+      );
     return given.map((part) => {
       if (!sameShape(part.shape, plain)) {
         throw new RangeError(
