@@ -129,6 +129,19 @@ function gptStep(): () => void {
   };
 }
 
+/** Forward and backward over 16 steps of 16 sequences, 128 to 128. */
+function sequence<L extends nn.Module>(make: () => L, output: (layer: L, x: Tensor) => Tensor): () => () => void {
+  return () => {
+    manualSeed(1);
+    const layer = make();
+    const x = randn([16, 16, 128]);
+    return () => {
+      layer.zeroGrad();
+      output(layer, x).sum().backward();
+    };
+  };
+}
+
 function adam(): () => void {
   const p = rand([10_000_000], { requiresGrad: true });
   const g = rand([10_000_000]);
@@ -140,6 +153,19 @@ const every = (goal: number): Readonly<Record<string, number>> => ({ blas: goal,
 const dispatch = { cpu: 1.5, wasm: 2 };
 const chained = { cpu: 0.8, ...every(0.8) };
 const products = { blas: 1, wasm: 2.5, tensorflow: 1 };
+
+const lstm = sequence(
+  () => new nn.LSTM(128, 128),
+  (layer, x) => layer.forward(x)[0],
+);
+const gru = sequence(
+  () => new nn.GRU(128, 128),
+  (layer, x) => layer.forward(x)[0],
+);
+const rnn = sequence(
+  () => new nn.RNN(128, 128),
+  (layer, x) => layer.forward(x)[0],
+);
 
 export const cases: readonly Case[] = [
   { name: 'add [4]', make: small((_w, _v, b, g) => void b.add(g)) },
@@ -160,5 +186,8 @@ export const cases: readonly Case[] = [
   { name: 'LeNet step, SGD', make: lenetStep, goals: { blas: 1.8, wasm: 4, tensorflow: 1.3 } },
   { name: 'embedding bag step, SGD', make: embeddingStep, goals: every(2) },
   { name: 'small GPT step, AdamW', make: gptStep, goals: { blas: 1.5, wasm: 4, tensorflow: 1.5 } },
+  { name: 'LSTM, forward and backward', make: lstm },
+  { name: 'GRU, forward and backward', make: gru },
+  { name: 'RNN, forward and backward', make: rnn },
   { name: 'Adam, 10M parameters', make: adam, goals: every(0.5) },
 ];

@@ -99,6 +99,17 @@ def adam():
     return torch.optim.Adam([p], foreach=False, fused=False).step
 
 
+def sequence(kind):
+    layer = getattr(torch.nn, kind)(128, 128)
+    x = torch.randn(16, 16, 128)
+
+    def step():
+        layer.zero_grad()
+        layer(x)[0].sum().backward()
+
+    return step
+
+
 def embedding():
     table = torch.nn.EmbeddingBag(10_000, 64, mode="sum", sparse=True)
     ids = torch.randint(0, 10_000, (64, 32))
@@ -131,6 +142,9 @@ CASES = {
     "LeNet step, SGD": lambda: network("lenet"),
     "embedding bag step, SGD": embedding,
     "small GPT step, AdamW": gpt,
+    "LSTM, forward and backward": lambda: sequence("LSTM"),
+    "GRU, forward and backward": lambda: sequence("GRU"),
+    "RNN, forward and backward": lambda: sequence("RNN"),
     "Adam, 10M parameters": adam,
 }
 
