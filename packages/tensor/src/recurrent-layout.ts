@@ -54,8 +54,8 @@ export interface LayerLayout extends Parts {
   readonly before: number;
   /** Where the states that the sequences end with are. */
   readonly last: readonly number[];
-  /** In the order in which they are computed. */
-  readonly order: readonly Step[];
+  /** The steps in the order in which they are computed. */
+  readonly order: () => Step[];
 }
 
 export function layoutOf(kind: Recurrence, { steps, rows, hidden, backwards }: LayerSize): LayerLayout {
@@ -63,12 +63,12 @@ export function layoutOf(kind: Recurrence, { steps, rows, hidden, backwards }: L
   const state = rows * hidden;
   const all = (steps + 1) * state;
   const states = (place: number): number[] => Array.from({ length: parts.states }, (_, k) => k * all + place * state);
-  const order = Array.from({ length: steps }, (_, i) => {
+  const step = (i: number): Step => {
     const number = backwards ? steps - 1 - i : i;
     const [before, after] = backwards ? [number + 1, number] : [number, number + 1];
     const saved = parts.states * all + number * parts.saved * state;
     return { number, after: states(after), before: states(before), saved };
-  });
+  };
   return {
     ...parts,
     state,
@@ -76,7 +76,7 @@ export function layoutOf(kind: Recurrence, { steps, rows, hidden, backwards }: L
     outputs: backwards ? 0 : state,
     before: backwards ? state : 0,
     last: states(backwards ? 0 : steps),
-    order,
+    order: () => Array.from({ length: steps }, (_, i) => step(i)),
   };
 }
 

@@ -2496,7 +2496,7 @@ var EtcdHolder = class {
 		const { id, ageKey } = this.ticket;
 		const isNews = this.saysMore(ageMs);
 		if (!isNews && performance.now() - this.renewedAt < this.betweenMs) return true;
-		if (!await this.renew(performance.now())) return false;
+		if (!await this.renew()) return false;
 		if (!isNews) return true;
 		this.toldMs = void 0;
 		const value = Buffer.from(\`\${ageMs}\`).toString("base64");
@@ -2508,12 +2508,13 @@ var EtcdHolder = class {
 		this.toldMs = ageMs;
 		return true;
 	}
-	async renew(since) {
+	async renew() {
 		const { id } = this.ticket;
-		let askedAt = since;
+		const began = performance.now();
+		let askedAt = began;
 		const alive = await this.api.keepAlive(id, this.closing.signal).catch((error) => {
 			askedAt = performance.now();
-			if (this.closing.signal.aborted || askedAt - since < this.betweenMs / 2) throw error;
+			if (this.closing.signal.aborted || askedAt - began < this.betweenMs / 2) throw error;
 			return this.api.keepAlive(id, this.closing.signal);
 		});
 		if (alive) this.renewedAt = askedAt;

@@ -55,7 +55,7 @@ class EtcdHolder implements LeaseHolder {
     const { id, ageKey } = this.ticket;
     const isNews = this.saysMore(ageMs);
     if (!isNews && performance.now() - this.renewedAt < this.betweenMs) return true;
-    if (!(await this.renew(performance.now()))) return false;
+    if (!(await this.renew())) return false;
     if (!isNews) return true;
     this.toldMs = undefined;
     const value = Buffer.from(`${ageMs}`).toString('base64');
@@ -65,12 +65,13 @@ class EtcdHolder implements LeaseHolder {
   }
 
   /** One that was waited for in vain has taken the next turn's time, and is made again at once: the turn after that may be too late. */
-  private async renew(since: number): Promise<boolean> {
+  private async renew(): Promise<boolean> {
     const { id } = this.ticket;
-    let askedAt = since;
+    const began = performance.now();
+    let askedAt = began;
     const alive = await this.api.keepAlive(id, this.closing.signal).catch((error: unknown) => {
       askedAt = performance.now();
-      if (this.closing.signal.aborted || askedAt - since < this.betweenMs / 2) throw error;
+      if (this.closing.signal.aborted || askedAt - began < this.betweenMs / 2) throw error;
       return this.api.keepAlive(id, this.closing.signal);
     });
     // What etcd counts from is when it was asked, or later.

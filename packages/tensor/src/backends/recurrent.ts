@@ -127,7 +127,7 @@ function statesKernel(kind: Recurrence, between: Between, copyStrided: Call, mul
         copyStrided(w, turned, 1, 1, hidden, gates * hidden, 0, 0, 1, hidden);
         const product = { m: rows, n: gates * hidden, k: hidden, turnA: false, b: turned, turnB: false };
         const u = turned + 4 * whole(weights);
-        for (const [i, step] of order.entries()) {
+        for (const [i, step] of order().entries()) {
           const [before, after] = [placed(step.before), placed(step.after)];
           if (i === 0) begin.forEach((from, k) => copy(heap, from, before[k] as number, state));
           multiply(heap, { ...product, a: before[0] as number, out: u });
@@ -154,7 +154,7 @@ function gatesKernel(kind: Recurrence, between: Between, add: Call, multiply: Mu
         clear(heap, dh, 2 * whole(state));
         if (dc !== undefined) copy(heap, at(dc), kept, state);
         const placed = (offsets: readonly number[]): number[] => offsets.map((offset) => made + 4 * offset);
-        for (const [i, { number, before, after, saved }] of order.toReversed().entries()) {
+        for (const [i, { number, before, after, saved }] of order().reverse().entries()) {
           const ofInputs = out + 4 * number * gates * state;
           const ofOutput = ofInputs + 4 * products;
           between.backward(

@@ -3,6 +3,7 @@ import { zeros } from '../creation.ts';
 import { rpcName } from '../named.ts';
 import { linear } from '../ops/composite.ts';
 import { checkOptionNames } from '../option-names.ts';
+import { PARTS } from '../recurrent-layout.ts';
 import { sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
@@ -42,8 +43,8 @@ function gateOf(gates: Tensor, size: number): (k: number) => Tensor {
 
 const lstm: Cell = {
   kind: 'lstm',
-  gates: 4,
-  states: 2,
+  gates: PARTS.lstm.gates,
+  states: PARTS.lstm.states,
   addsBiases: true,
   step: (x, [h, c], { weight_hh, bias_hh }) => {
     const gate = gateOf(x.add(linear(h as Tensor, weight_hh, bias_hh)), (h as Tensor).shape[1] as number);
@@ -57,8 +58,8 @@ const lstm: Cell = {
 
 const gru: Cell = {
   kind: 'gru',
-  gates: 3,
-  states: 1,
+  gates: PARTS.gru.gates,
+  states: PARTS.gru.states,
   addsBiases: false,
   step: (x, state, { weight_hh, bias_hh }) => {
     const h = state[0] as Tensor;
@@ -75,8 +76,8 @@ const gru: Cell = {
 
 const simple = (kind: 'tanh' | 'relu', activation: (t: Tensor) => Tensor): Cell => ({
   kind,
-  gates: 1,
-  states: 1,
+  gates: PARTS.rnn.gates,
+  states: PARTS.rnn.states,
   addsBiases: true,
   step: (x, [h], { weight_hh, bias_hh }) => [activation(x.add(linear(h as Tensor, weight_hh, bias_hh)))],
 });
