@@ -392,6 +392,8 @@ export class SimMember implements SimNode {
   private tell(effects: readonly MeetingEffect<Arrival>[]): void {
     const { oracle } = this.plan;
     for (const effect of effects) {
+      // Of rounds that go on without the gone, which are not simulated.
+      if (effect.type === 'left') continue;
       const { type, arrivals } = effect;
       const [first] = arrivals.values();
       const key = first?.key ?? '';

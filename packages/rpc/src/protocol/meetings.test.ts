@@ -1,6 +1,7 @@
 /** @file Meetings: who is waited for, and who is said to be missing. */
+import { Seeded } from '@backwire/testing';
 import { expect, test } from 'vitest';
-import { isMeetingOf, meetingKey, Meetings } from './meetings.ts';
+import { isMeetingOf, meetingKey, Meetings, type MeetingEffect } from './meetings.ts';
 
 const of =
   (...expected: string[]) =>
@@ -30,8 +31,58 @@ test('a round that goes on without the gone waits for one that takes the place o
   expect(meetings.gone('b')).toEqual([]);
   meetings.joined('b');
   expect(meetings.arrive('k', 'a', 'a1', opening)).toEqual([]);
-  const [released] = meetings.arrive('k', 'b', 'b2', opening);
-  expect([released?.type, [...(released?.arrivals.keys() ?? [])].sort()]).toEqual(['released', ['a', 'b', 'c']]);
+  const arrivals = new Map([
+    ['c', 'c1'],
+    ['a', 'a1'],
+    ['b', 'b2'],
+  ]);
+  expect(meetings.arrive('k', 'b', 'b2', opening)).toEqual([{ type: 'released', arrivals }]);
+});
+
+test('what was brought by one that is gone is given back, as it is of a round that breaks', () => {
+  const meetings = new Meetings<string>();
+  const opening = (): { expected: string[]; survive: boolean } => ({ expected: ['a', 'b'], survive: true });
+  meetings.arrive('k', 'b', 'b1', opening);
+  expect(meetings.gone('b')).toEqual([{ type: 'left', name: 'b', arrival: 'b1' }]);
+  expect(meetings.arrive('k', 'a', 'a1', opening)).toEqual([{ type: 'released', arrivals: new Map([['a', 'a1']]) }]);
+});
+
+/** Every arrival ends once, whatever happens: in an effect, in an answer of the meetings, or with `close`. */
+test('an arrival ends once, in whatever order members come, withdraw, go and join', () => {
+  for (let seed = 0; seed < 2_000; seed++) {
+    const seeded = new Seeded(seed);
+    const chance = (percent: number): boolean => seeded.below(100) < percent;
+    const names = ['a', 'b', 'c', 'd'];
+    const meetings = new Meetings<string>();
+    const open = new Map<string, string>();
+    const ended: string[] = [];
+    const take = (effects: readonly MeetingEffect<string>[]): void => {
+      for (const effect of effects)
+        ended.push(...(effect.type === 'left' ? [effect.arrival] : effect.arrivals.values()));
+    };
+    let made = 0;
+    for (let step = 0; step < 30; step++) {
+      const name = seeded.pick(names);
+      const what = seeded.below(100);
+      if (what < 50) {
+        const arrival = `${name}${made++}`;
+        open.set(arrival, name);
+        const survive = chance(50);
+        const key = survive ? 'end' : 'round';
+        take(meetings.arrive(key, name, arrival, () => ({ expected: names.filter(() => chance(80)), survive })));
+      } else if (what < 65) {
+        if (open.size === 0) continue;
+        const [arrival, from] = seeded.pick([...open]);
+        if (meetings.withdraw(from, arrival) !== undefined) ended.push(arrival);
+      } else if (what < 85) take(meetings.gone(name, chance(30)));
+      else if (what < 90) meetings.joined(name);
+      else if (what < 94) ended.push(...meetings.breakUp('round', name));
+      else if (what < 97) ended.push(...meetings.handOver());
+      else ended.push(...meetings.giveUp().flatMap(({ arrivals }) => arrivals));
+    }
+    ended.push(...meetings.close());
+    expect([...ended].sort(), `seed ${seed}`).toEqual([...open.keys()].sort());
+  }
 });
 
 test('what another collects from now on is handed over, and nothing else', () => {

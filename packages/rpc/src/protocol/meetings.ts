@@ -30,7 +30,8 @@ type Broken = { readonly gone: string; readonly arrived: readonly string[] };
 /** What has to be done; arrivals are the caller's own tokens. */
 export type MeetingEffect<A> =
   | { readonly type: 'released'; readonly arrivals: ReadonlyMap<string, A> }
-  | { readonly type: 'broken'; readonly arrivals: ReadonlyMap<string, A>; readonly why: Broken };
+  | { readonly type: 'broken'; readonly arrivals: ReadonlyMap<string, A>; readonly why: Broken }
+  | { readonly type: 'left'; readonly name: string; readonly arrival: A };
 
 /** One meeting. Its members are fixed when the first of them arrives; who joins the group later is waited for only where that is told. */
 interface Round<A> {
@@ -137,6 +138,8 @@ export class Meetings<A> {
     for (const round of [...this.rounds]) {
       if (!round.expected.has(name) || (onlyUnreachable && !round.survive)) continue;
       if (round.survive) {
+        const arrival = round.arrivals.get(name);
+        if (arrival !== undefined) effects.push({ type: 'left', name, arrival });
         round.expected.delete(name);
         round.arrivals.delete(name);
         effects.push(...this.advance(round));
