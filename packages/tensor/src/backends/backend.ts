@@ -54,6 +54,8 @@ export interface Backend {
   readonly aliasesUploads: boolean;
   readonly worth: Worth;
   upload(bytes: Uint8Array, dtype: DeviceDType): DeviceBuffer;
+  /** Room for `count` elements that nobody has written, for `view`. Absent where the device's memory cannot be addressed. */
+  make?(count: number, dtype: DeviceDType): DeviceBuffer;
   /** The device's own memory, valid until the next kernel or upload; undefined where it cannot be addressed. */
   view(buffer: DeviceBuffer): Uint8Array | undefined;
   /**

@@ -191,6 +191,10 @@ export class Wasm implements Backend {
     return block;
   }
 
+  make(count: number, dtype: DeviceDType): DeviceBuffer {
+    return this.heap.make(count, dtype);
+  }
+
   view(buffer: DeviceBuffer): Uint8Array {
     return this.heap.view(blockOf(buffer));
   }

@@ -2,7 +2,7 @@
 import { cast, isDType, type DType } from '../dtype.ts';
 import { checkDevice, place } from '../devices.ts';
 import { fromArray, over, rawView, readArray, readBytes } from '../host.ts';
-import { contiguousOnDevice } from './kernels.ts';
+import { contiguousOnDevice, written } from './kernels.ts';
 import { shareHandle } from '../autograd/record.ts';
 import { Storage } from '../storage.ts';
 import { cloneSparse } from './sparse/parts.ts';
@@ -16,8 +16,8 @@ const cloneOp = defineOp('clone', each(ALL), ([input]) => {
   if (input.sparse !== undefined) return cloneSparse(input);
   const moved = contiguousOnDevice(input);
   if (moved !== undefined) return moved;
-  const bytes = readBytes(input);
-  return over(new Storage(input.isContiguous ? bytes.slice() : bytes), input.dtype, input.shape);
+  if (input.isContiguous) return written(input.dtype, input.shape, (bytes) => bytes.set(readBytes(input)));
+  return over(new Storage(readBytes(input)), input.dtype, input.shape);
 });
 
 /** A copy with its own storage, contiguous. Differentiable. */

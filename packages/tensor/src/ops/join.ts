@@ -1,13 +1,12 @@
 /** @file Joining tensors along a dimension that they have. */
 import { ShapeError } from '../errors.ts';
-import { over, readBytes } from '../host.ts';
+import { readBytes } from '../host.ts';
 import { named } from '../named.ts';
-import { contiguousStrides, normalizeDim, sizeOf } from '../shape.ts';
-import { Storage } from '../storage.ts';
+import { contiguousStrides, normalizeDim } from '../shape.ts';
 import { copyStrided } from '../strided.ts';
-import { dtypes } from '../dtype.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
+import { written } from './kernels.ts';
 import { commonDType } from './promotion.ts';
 import { apply } from './op.ts';
 import { ALL, same } from './takes.ts';
@@ -20,15 +19,15 @@ const concatOp = defineOp<{ dim: number }>(['concat', 'cat'], same(ALL), (inputs
   const shape = first.shape.map((n, i) =>
     i === dim ? tensors.reduce((sum, t) => sum + (t.shape[dim] as number), 0) : n,
   );
-  const bytes = new Uint8Array(sizeOf(shape) * dtypes[dtype].bytes);
   const strides = contiguousStrides(shape);
-  let at = 0;
-  for (const t of tensors) {
-    const from = { bytes: readBytes(t), strides: contiguousStrides(t.shape), offset: 0 };
-    copyStrided(from, { bytes, strides, offset: at * (strides[dim] as number) }, t.shape, dtype);
-    at += t.shape[dim] as number;
-  }
-  return over(new Storage(bytes), dtype, shape);
+  return written(dtype, shape, (bytes) => {
+    let at = 0;
+    for (const t of tensors) {
+      const from = { bytes: readBytes(t), strides: contiguousStrides(t.shape), offset: 0 };
+      copyStrided(from, { bytes, strides, offset: at * (strides[dim] as number) }, t.shape, dtype);
+      at += t.shape[dim] as number;
+    }
+  });
 });
 
 /**

@@ -2,7 +2,7 @@
 import { relieveDevice } from '../device-memory.ts';
 import { dtypes, type DType } from '../dtype.ts';
 import { aligned, readBytes, over } from '../host.ts';
-import { contiguousStrides, type Shape } from '../shape.ts';
+import { contiguousStrides, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, Worth } from '../backends/backend.ts';
@@ -81,6 +81,30 @@ export function runKernel<D extends DType>(
   } finally {
     freeArguments(backend, Object.values(borrowed));
   }
+}
+
+/**
+ * A contiguous tensor whose bytes `write` gives, in the device's own memory where that can be written from here and its size pays: such
+ * memory is used again when the tensor is gone, where an array would be the collector's. Read operands in `write`, not before: making room
+ * may move the device's memory.
+ */
+export function written<D extends DType>(dtype: D, shape: Shape, write: (bytes: Uint8Array) => void): Tensor<D> {
+  const size = sizeOf(shape);
+  const backend = isDeviceDType(dtype) ? backendWorth('elementwise', size) : undefined;
+  if (backend?.make === undefined) {
+    const bytes = new Uint8Array(size * dtypes[dtype].bytes);
+    write(bytes);
+    return over(new Storage(bytes), dtype, shape);
+  }
+  relieveDevice();
+  const device = backend.make(size, dtype as DeviceDType);
+  try {
+    write(backend.view(device) as Uint8Array);
+  } catch (error) {
+    backend.free(device);
+    throw error;
+  }
+  return over(new Storage({ device, backend }), dtype, shape);
 }
 
 /** A contiguous copy of a permuted view made by the device, when it has the memory and that pays. */
