@@ -10,8 +10,8 @@ export function race<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(signal.reason as Error);
     if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+    else watchAbort(signal, onAbort);
+    promise.then(resolve, reject).finally(() => unwatchAbort(signal, onAbort));
   });
 }
 

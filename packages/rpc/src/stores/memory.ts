@@ -1,4 +1,5 @@
 /** @file A store inside one process, shared by everyone who opens the same name. */
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { StoreState } from './state.ts';
 import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
@@ -79,12 +80,12 @@ class MemoryStore extends LeasingStore<HeldLease<number>> implements Store {
       prefix,
       () => {
         unwatch();
-        this.closing.signal.removeEventListener('abort', end);
+        unwatchAbort(this.closing.signal, end);
       },
       options?.signal,
     );
     if (options?.signal?.aborted) return queue;
-    this.closing.signal.addEventListener('abort', end, { once: true });
+    watchAbort(this.closing.signal, end);
     unwatch = state.watch(prefix, (key, value) => {
       queue.push(value === undefined ? { type: 'delete', key } : { type: 'put', key, value: new Uint8Array(value) });
     });

@@ -1,4 +1,5 @@
 /** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import { invalidArgument, RpcError } from '../base/errors.ts';
 import { namesText } from '../base/names-text.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
@@ -35,8 +36,8 @@ export function settleWait(
       if (settled) return;
       settled = true;
       clearTimeout(timer);
-      signal?.removeEventListener('abort', onAbort);
-      closing.removeEventListener('abort', onClose);
+      if (signal !== undefined) unwatchAbort(signal, onAbort);
+      unwatchAbort(closing, onClose);
       unpark?.();
       if (error === undefined) resolve();
       else reject(error);
@@ -54,8 +55,8 @@ export function settleWait(
     };
     // Longer than a timer can be is as good as for ever.
     if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS) timer = setTimeout(onTimeout, timeoutMs);
-    signal?.addEventListener('abort', onAbort, { once: true });
-    closing.addEventListener('abort', onClose, { once: true });
+    if (signal !== undefined) watchAbort(signal, onAbort);
+    watchAbort(closing, onClose);
     unpark = park(settle);
     if (settled) unpark();
   });

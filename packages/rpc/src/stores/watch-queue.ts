@@ -1,4 +1,5 @@
 /** @file The changes on their way to one watcher: bounded, and honest about what it dropped. */
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import { MAX_WATCH_BACKLOG } from './limits.ts';
 import type { StoreEvent } from './store.ts';
 
@@ -21,7 +22,7 @@ export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
     this.signal = signal;
     // Over before anything began: there is nothing to stop.
     if (signal?.aborted) this.ended = true;
-    else signal?.addEventListener('abort', this.onAbort, { once: true });
+    else if (signal !== undefined) watchAbort(signal, this.onAbort);
   }
 
   push(event: StoreEvent): void {
@@ -42,7 +43,7 @@ export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
   end(): void {
     if (this.ended) return;
     this.ended = true;
-    this.signal?.removeEventListener('abort', this.onAbort);
+    if (this.signal !== undefined) unwatchAbort(this.signal, this.onAbort);
     for (const reader of this.readers.splice(0)) reader({ value: undefined, done: true });
     this.stop();
   }
