@@ -103,3 +103,17 @@ export async function runPython(python: string, script: string, args: readonly (
 function lastLine(output: string): Run {
   return JSON.parse(output.trim().split('\n').at(-1) as string) as Run;
 }
+
+/** Digits of one pass: all there are. */
+export const PASS = 60_000;
+
+/** How many digits are trained with, and how many times. */
+export function passes(digits: number): [digits: number, times: number] {
+  return [Math.min(digits, PASS), Math.ceil(digits / PASS)];
+}
+
+/** The rate of the last of several passes. */
+export function lastPass(digits: number, secondsByPass: readonly number[]): Pick<Run, 'lastPassPerSecond'> {
+  const [each, times] = passes(digits);
+  return times > 1 ? { lastPassPerSecond: each / (secondsByPass.at(-1) ?? Number.NaN) } : {};
+}

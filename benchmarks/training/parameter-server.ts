@@ -1,13 +1,10 @@
 /** @file The main job: 02-parameter-server, two trainers with a model on a server. */
 import { digitsFolder } from './examples.ts';
-import { type Job, runExample, runPlain, runPython, type Run } from './job.ts';
+import { type Job, lastPass, PASS, passes, runExample, runPlain, runPython, type Run } from './job.ts';
 
 const BATCH = 128;
 const TRAINERS = 2;
 const LR = 0.02;
-/** Digits of one pass: all there are. */
-const PASS = 60_000;
-
 interface Summary extends Run {
   /** Milliseconds of all trainers together. */
   readonly phaseMs: Readonly<Record<string, number>>;
@@ -37,15 +34,8 @@ export const parameterServer: Job = {
   ],
 };
 
-/** How many digits are trained with, and how many times. */
-function passes(digits: number): [digits: number, times: number] {
-  return [Math.min(digits, PASS), Math.ceil(digits / PASS)];
-}
-
 function runOf({ samplesPerSecond, finalLoss, phaseMs, secondsByEpoch }: Summary, digits: number): Run {
   const batches = Math.ceil(digits / BATCH);
-  const [each, times] = passes(digits);
-  const last = times > 1 ? { lastPassPerSecond: each / (secondsByEpoch.at(-1) ?? Number.NaN) } : {};
   const phases = Object.fromEntries(Object.entries(phaseMs).map(([phase, ms]) => [phase, ms / batches]));
-  return { samplesPerSecond, finalLoss, phases, ...last };
+  return { samplesPerSecond, finalLoss, phases, ...lastPass(digits, secondsByEpoch) };
 }

@@ -9,7 +9,8 @@ const HIDDEN = 128;
 /** What a worker says of its training. */
 export interface Replica {
   readonly samples: number;
-  readonly seconds: number;
+  /** Of each pass. */
+  readonly seconds: readonly number[];
   readonly loss: number;
   /** Milliseconds of a batch. */
   readonly phases: Readonly<Record<string, number>>;
@@ -22,6 +23,8 @@ serveAsks({ train, close: async () => (await joining).shutdown({ graceful: false
 
 interface Settings {
   readonly digits: number;
+  /** How many times it trains with all of them. */
+  readonly times: number;
   readonly workers: number;
   readonly batch: number;
   readonly lr: number;
@@ -36,19 +39,18 @@ class Net extends nn.Module {
   }
 }
 
-async function train({ digits, workers, batch, lr }: Settings): Promise<Replica> {
+async function train({ digits, times, workers, batch, lr }: Settings): Promise<Replica> {
   await joining;
   manualSeed(0);
   const group = processGroup();
   const model = new nn.DistributedDataParallel(new Net(), { group });
   const optimizer = new optim.SGD(model.parameters(), { lr, momentum: 0.9 });
   const own = shard(readDigits('train'), rank, workers, digits);
-  const order = permutation(own.count, generator(rank));
+  const random = generator(rank);
   const phases = { data: 0, forward: 0, backward: 0, step: 0 };
   // Both begin together.
   await model.synchronize();
-  const began = performance.now();
-  let last = began;
+  let last = performance.now();
   const lap = (phase: keyof typeof phases): void => {
     const now = performance.now();
     phases[phase] += now - last;
@@ -56,22 +58,27 @@ async function train({ digits, workers, batch, lr }: Settings): Promise<Replica>
   };
   let value = 0;
   let batches = 0;
-  for (let from = 0; from < order.length; from += batch, batches++) {
-    const { x, y, count } = batchOf(own, order.subarray(from, from + batch));
-    const images = fromBytes(new Uint8Array(x.buffer), [count, PIXELS], 'float32');
-    const labels = tensor(y, { dtype: 'int64' });
-    lap('data');
-    optimizer.zeroGrad();
-    const loss = crossEntropy(model.forward(images), labels);
-    value = loss.item();
-    lap('forward');
-    await model.backward(loss);
-    lap('backward');
-    optimizer.step();
-    for (const done of [images, labels, loss]) done.dispose();
-    lap('step');
+  const seconds: number[] = [];
+  for (let pass = 0; pass < times; pass++) {
+    const began = performance.now();
+    const order = permutation(own.count, random);
+    for (let from = 0; from < order.length; from += batch, batches++) {
+      const { x, y, count } = batchOf(own, order.subarray(from, from + batch));
+      const images = fromBytes(new Uint8Array(x.buffer), [count, PIXELS], 'float32');
+      const labels = tensor(y, { dtype: 'int64' });
+      lap('data');
+      optimizer.zeroGrad();
+      const loss = crossEntropy(model.forward(images), labels);
+      value = loss.item();
+      lap('forward');
+      await model.backward(loss);
+      lap('backward');
+      optimizer.step();
+      for (const done of [images, labels, loss]) done.dispose();
+      lap('step');
+    }
+    seconds.push((performance.now() - began) / 1_000);
   }
-  const seconds = (performance.now() - began) / 1_000;
   const perBatch = Object.fromEntries(Object.entries(phases).map(([phase, ms]) => [phase, ms / batches]));
-  return { samples: own.count, seconds, loss: value, phases: perBatch };
+  return { samples: own.count * times, seconds, loss: value, phases: perBatch };
 }

@@ -1,11 +1,10 @@
-/** @file What programs call: functions on other workers, streams, collectives, and who is who. */
-import { noGrad, Tensor, type Named, type nn } from '@backwire/tensor';
+/** @file What programs call: functions on other workers, streams, meetings, and who is who. */
+import type { Named } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
-import type { RpcAgent } from './base/rpc-agent.ts';
 import type { CallingAgent } from './agent/calling-agent.ts';
 import { agentOf, wholeAgentOf } from './agent/current-agent.ts';
 import { nameOf, type AnyFn, type Callable } from './base/definitions.ts';
-import { invalidArgument, RpcError } from './base/errors.ts';
+import { RpcError } from './base/errors.ts';
 import type { CallLabel } from './extensions/extension.ts';
 import { InboundCall, type CallContext } from './server/inbound-call.ts';
 import { MAX_HIGH_WATER_ITEMS } from './base/limits.ts';
@@ -206,8 +205,6 @@ export function callContext(): CallContext {
 }
 
 const COLLECTIVE_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'workers']);
-const GROUP_OPTIONS: ReadonlySet<string> = new Set(['workers', 'agent']);
-const REDUCE_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal', 'tags']);
 
 /**
  * Brings `value` together with those of all others: every one gets the map from name to value. No time limit by default.
@@ -245,58 +242,6 @@ export function allGather<T>(
 export async function barrier(options: CallOptions & { workers?: readonly string[] } = {}): Promise<void> {
   refuseUnknown(options, COLLECTIVE_OPTIONS, 'barrier()');
   await running(agentOf(options)).collectives.barrier(options);
-}
-
-/**
- * The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order.
- * @param options `workers`: the names of its members, all of the group by default; `agent`
- * @throws RpcError 'invalid-argument' when this worker is not among them.
- * @example
- * ```ts
- * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-reduce' });
- * const group = processGroup();
- * const mean = await group.allReduce(tensor([1, 2]), 'mean'); // every member calls it
- * console.log(group.size, mean.toArray()); // 1 [ 1, 2 ]
- * await shutdown();
- * ```
- */
-export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
-  refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
-  const agent = wholeAgentOf('process groups', options);
-  const everybody = [agent.name, ...agent.members.others().map(({ worker }) => worker.name)];
-  const names = [...new Set(options.workers ?? everybody)].sort(
-    (a, b) => agent.members.find(a).worker.id - agent.members.find(b).worker.id,
-  );
-  const rank = names.indexOf(agent.name);
-  if (rank < 0) throw invalidArgument(`worker '${agent.name}' is not in the group`);
-  type Options = {
-    timeoutMs?: number | undefined;
-    signal?: AbortSignal | undefined;
-    tags?: Readonly<Record<string, string | number>> | undefined;
-  };
-  return {
-    rank,
-    size: names.length,
-    allReduce: async (tensor: Tensor, op: 'sum' | 'mean' = 'sum', o: Options = {}) => {
-      refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
-      checkTensor(tensor, 'allReduce()');
-      const own = noGrad(() => tensor.detach());
-      return plain(await running(agent).collectives.meet(`reduce/${op}`, own, op, { ...o, workers: names }));
-    },
-    broadcast: async (tensor: Tensor, from: number, o: Options = {}) => {
-      refuseUnknown(o, REDUCE_OPTIONS, 'broadcast()');
-      if (!Number.isInteger(from) || from < 0 || from >= names.length)
-        throw new RangeError(`no member has rank ${from}`);
-      if (from === rank) checkTensor(tensor, 'broadcast()');
-      const own = from === rank ? noGrad(() => tensor.detach()) : null;
-      return plain(await running(agent).collectives.meet(`broadcast/${from}`, own, 'first', { ...o, workers: names }));
-    },
-  };
-}
-
-/** @throws TypeError for what these collectives cannot take. */
-function checkTensor(given: unknown, what: string): void {
-  if (!(given instanceof Tensor)) throw new TypeError(`${what} takes a tensor, got ${show(given)}`);
 }
 
 /**
@@ -370,13 +315,8 @@ function formOf(kind: 'sync' | 'async', name: string, above: unknown): CallForm 
 /** What a call was given after its function. */
 type Given<O> = [args?: readonly unknown[], options?: O];
 
-function running<A extends CallingAgent>(agent: A): A {
+export function running<A extends CallingAgent>(agent: A): A {
   if (agent.isClosed)
     throw new RpcError('failed-precondition', 'RPC has not been initialized: this agent has shut down');
   return agent;
-}
-
-function plain(value: unknown): Tensor {
-  if (value instanceof Tensor) return value as Tensor;
-  throw new RpcError('decode-error', 'a tensor was due', { executed: 'yes' });
 }

@@ -7,7 +7,6 @@ export {
   getRpcTimeoutMs,
   getWorkerInfo,
   getWorkerInfos,
-  processGroup,
   rpcAsync,
   rpcOneway,
   rpcStream,
@@ -15,6 +14,7 @@ export {
   setRpcTimeoutMs,
   waitAll,
 } from './calls.ts';
+export { processGroup } from './process-group.ts';
 export { remoteClass, remoteFunction, rpcClass, rpcFunction, type AnyCtor, type AnyFn } from './base/definitions.ts';
 export { newIdempotencyKey } from './base/ids.ts';
 export { RemoteError, RpcError, registerErrorType, rpcInfo, type RpcErrorCode } from './base/errors.ts';

@@ -1,6 +1,7 @@
 /** @file Waits that last say who waits for whom and for which function; the text of a shutdown that gave up is a sentence. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { barrier, createAgent, rpcAsync, rpcFunction, rpcInfo, type Logger } from '../src/index.ts';
+import { zeros } from '@backwire/tensor';
+import { barrier, createAgent, processGroup, rpcAsync, rpcFunction, rpcInfo, type Logger } from '../src/index.ts';
 import { freePort } from '@backwire/testing';
 import { SILENCE_MS } from '../src/base/limits.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
@@ -50,6 +51,24 @@ describe('after a while', () => {
     void met;
     await cluster.close();
     await ended;
+  });
+
+  it('an all-reduce of a large tensor, which waits at several members, says so once', async () => {
+    await group(3);
+    const stop = new AbortController();
+    const waits = [0, 1].map((rank) =>
+      cluster
+        .at(rank)
+        .run(() => processGroup().allReduce(zeros([100_000]), 'sum', { signal: stop.signal }))
+        .catch(() => undefined),
+    );
+    for (const worker of ['w0', 'w1'])
+      await said(
+        new RegExp(`^worker '${worker}' has waited \\d+ s in allReduce\\(\\) for worker 'w2', which has not called`),
+      );
+    expect(lines.filter((line) => line.includes('allReduce()'))).toHaveLength(2);
+    stop.abort();
+    await Promise.all(waits);
   });
 
   it('a worker that forgot to come to a shutdown is named, and to a barrier', async () => {

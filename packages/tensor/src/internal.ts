@@ -18,4 +18,4 @@ export { kindOf } from './given.ts';
 export { nearestName, optionNames, unknownOption } from './option-names.ts';
 export { adoptIntoScope, callScope, scopedIn, sweep, untracked } from './scope.ts';
 export { contentOf, restoreContent } from './nn/module.ts';
-export { replicas, type RunningReplica } from './nn/replicas.ts';
+export { ownedReduces, replicas, type RunningReplica } from './nn/replicas.ts';

@@ -1,15 +1,18 @@
 /** @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers. */
-import { Tensor } from '@backwire/tensor';
+import { keep } from '@backwire/tensor';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { systemFunction } from '../base/definitions.ts';
 import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
 import { timedOut } from '../client/call-errors.ts';
+import { adoptArguments } from '../server/handler.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
 import { watchSilence, workersText } from '../server/silence.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
+import { answer, COMBINES, reduces, type Brought, type Combine } from './combine.ts';
+import { checkMissing, functionOf, late, stillTo, type Missing } from './meeting-texts.ts';
 import { ARRIVE, isMeetingOf, meetingKey, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 
 /** The first meeting of `shutdown()`. */
@@ -17,23 +20,25 @@ const ARRIVED = 'shutdown/arrive';
 /** The function by which members ask whom they wait for. */
 const MISSING = 'rpc/missing';
 
-/** How the values of all become the answer to each. */
-type Combine = 'all' | 'sum' | 'mean' | 'first';
-
 export interface GatherOptions extends CallOptions {
   readonly workers?: readonly string[] | undefined;
+}
+
+export interface MeetOptions extends GatherOptions {
+  /** Whether it goes on without those that are gone. */
+  readonly survive?: boolean;
+  readonly tags?: CollectiveTags | undefined;
+  /** Which of the members, by name, collects. */
+  readonly collector?: number;
+  /** Whether this is the meeting of several at once to say something of when the wait lasts. */
+  readonly speaks?: () => boolean;
 }
 
 /** What a value belongs to. Two whose tags name different things under one key never meet. */
 export type CollectiveTags = Readonly<Record<string, string | number>>;
 
-interface Arrival {
-  readonly value: unknown;
+interface Arrival extends Brought {
   readonly tags: CollectiveTags;
-  /** That of the first to arrive is everybody's. */
-  readonly combine: Combine;
-  resolve(result: unknown): void;
-  reject(error: RpcError): void;
 }
 
 /** A member's part in a meeting, as it came. */
@@ -101,25 +106,25 @@ export class Collectives {
    * Brings `value` to the meeting `name` of `options.workers`.
    * @throws RpcError 'failed-precondition' for all who have come to it, when their tags disagree.
    */
-  async meet(
-    name: string,
-    value: unknown,
-    combine: Combine,
-    options: GatherOptions & { survive?: boolean; tags?: CollectiveTags | undefined },
-  ): Promise<unknown> {
+  async meet(name: string, value: unknown, combine: Combine, options: MeetOptions): Promise<unknown> {
     const { agent } = this;
+    const { collector = 0, speaks = () => true } = options;
     const everybody = options.workers === undefined;
     // A meeting of all is under way in this very turn.
     if (!everybody) await this.checkNamed(options.workers, functionOf(name));
     const others = this.others(options.survive ?? false);
-    const names = [...new Set(options.workers ?? [agent.name, ...others])].sort();
+    const sorted = [...new Set(options.workers ?? [agent.name, ...others])].sort();
+    // Who collects comes first.
+    const names = [...sorted.slice(collector), ...sorted.slice(0, collector)];
     if (!names.includes(agent.name))
       throw invalidArgument(`worker '${agent.name}' is not among the workers of this collective`);
     const timeoutMs = options.timeoutMs === undefined ? 0 : checkTimeoutMs(options.timeoutMs);
     const leader = names[0] as string;
     const key = meetingKey(name, everybody ? [] : names);
     if (name === ARRIVED) this.isServing();
-    const stop = watchSilence(agent.logger, (seconds) => this.missingText(name, key, leader, seconds));
+    const stop = watchSilence(agent.logger, (seconds) =>
+      speaks() ? this.missingText(name, key, leader, seconds) : undefined,
+    );
     try {
       const { survive = false, tags = NO_TAGS, signal } = options;
       const args: Arguments = [key, everybody ? [] : names, value, combine, survive, timeoutMs, tags];
@@ -195,7 +200,10 @@ export class Collectives {
     const { key, names, survive } = coming;
     if (!isMeetingOf(key, names, from, this.agent.name)) throw new TypeError('malformed arrival');
     if (names.length === 0 && !survive && !this.meetings.isOpen(key, from)) await this.agent.members.freshen();
-    return this.take(from, coming, signal);
+    const result = await this.take(from, coming, signal);
+    // A handle of this arrival's own, whose memory goes back to the pool when the answer is written.
+    if (reduces(coming.combine)) adoptArguments([result]);
+    return result;
   }
 
   private take(
@@ -299,7 +307,13 @@ export class Collectives {
   private apply(effects: readonly MeetingEffect<Arrival>[]): void {
     for (const effect of effects) {
       if (effect.type === 'released') {
-        release(effect.arrivals);
+        answer(effect.arrivals);
+        continue;
+      }
+      if (effect.type === 'left') {
+        // One that is merely out of reach may hear of it when it is back, and comes again.
+        const text = `worker '${effect.name}' is out of reach: the others go on without it`;
+        effect.arrival.reject(new RpcError('unavailable', text, { executed: 'yes' }));
         continue;
       }
       const { gone, arrived } = effect.why;
@@ -348,89 +362,6 @@ export class Collectives {
   }
 }
 
-/** Somebody who is waited for, and the meeting at which they wait themselves. */
-interface Missing {
-  readonly name: string;
-  readonly waitsAt: string | undefined;
-}
-
-/** What programs call to come to a meeting. */
-function functionOf(meeting: string): string {
-  const [kind] = meeting.split('/');
-  return FUNCTIONS[kind ?? ''] ?? `the collective '${meeting}'`;
-}
-const FUNCTIONS: Readonly<Record<string, string>> = {
-  barrier: 'barrier()',
-  gather: 'allGather()',
-  reduce: 'allReduce()',
-  broadcast: 'broadcast()',
-  shutdown: 'shutdown()',
-};
-
-/** What those who are not there have not done. */
-function stillTo(meeting: string, one: boolean): string {
-  const whose = one ? 'its' : 'their';
-  const has = one ? 'has' : 'have';
-  if (meeting === 'shutdown/quiet') return `whose calls are not over: ${whose} own output says which`;
-  if (meeting === 'shutdown/done') return `which ${has} not let go of ${whose} references`;
-  return `which ${has} not called ${functionOf(meeting)}`;
-}
-
-/** A peer's answer, checked. */
-function checkMissing(found: unknown): Missing[] {
-  if (!Array.isArray(found)) return [];
-  return (found as unknown[]).flatMap((entry) => {
-    const { name, waitsAt } = (entry ?? {}) as Partial<Missing>;
-    if (typeof name !== 'string') return [];
-    return [{ name, waitsAt: typeof waitsAt === 'string' ? waitsAt : undefined }];
-  });
-}
-
-function late(missing: readonly string[], timeoutMs: number): RpcError {
-  const absent = missing.map((name) => `'${name}'`).join(', ');
-  const text = `Followers [${absent}] timed out in _all_gather after ${(timeoutMs / 1000).toFixed(2)} seconds`;
-  return new RpcError('deadline-exceeded', text, { executed: 'yes' });
-}
-
-/** Everybody has come: each gets the answer, or the reason why there is none. */
-function release(arrivals: ReadonlyMap<string, Arrival>): void {
-  let result: unknown;
-  try {
-    result = combined(arrivals);
-  } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
-    const failure = new RpcError('invalid-argument', text, { executed: 'yes', cause: error });
-    for (const arrival of arrivals.values()) arrival.reject(failure);
-    return;
-  }
-  for (const arrival of arrivals.values()) arrival.resolve(result);
-}
-
-function combined(arrivals: ReadonlyMap<string, Arrival>): unknown {
-  const combine = [...arrivals.values()][0]?.combine ?? 'all';
-  const names = [...arrivals.keys()].sort();
-  const values = names.map((name) => arrivals.get(name)?.value);
-  switch (combine) {
-    case 'all':
-      return new Map(names.map((name, i) => [name, values[i]]));
-    case 'first':
-      return values.find((value) => value !== null);
-    case 'sum':
-    case 'mean': {
-      // In the order of names, so that every run gives the same bits.
-      const tensors = values.map((value) => {
-        if (!(value instanceof Tensor)) throw new TypeError('only tensors can be reduced');
-        return value;
-      });
-      let sum = tensors[0] as Tensor;
-      for (const next of tensors.slice(1)) sum = sum.add(next);
-      return combine === 'sum' ? sum : sum.div(tensors.length);
-    }
-  }
-}
-
-const COMBINES: ReadonlySet<string> = new Set<Combine>(['all', 'sum', 'mean', 'first']);
-
 type Arguments = [
   key: string,
   names: readonly string[],
@@ -443,18 +374,21 @@ type Arguments = [
 
 const NO_TAGS: CollectiveTags = Object.freeze({});
 
+/** What an all-reduce adds to those of its caller. */
+const OWN_TAGS = 1;
+
 /** A peer's tags, checked: texts and numbers, no more than so many. */
 function checkTags(tags: unknown): CollectiveTags {
   if (tags === undefined) return NO_TAGS;
   const entries = typeof tags === 'object' && tags !== null ? Object.entries(tags) : undefined;
   const known = entries?.every(([, value]) => typeof value === 'string' || typeof value === 'number');
-  if (entries === undefined || known !== true || entries.length > MAX_COLLECTIVE_TAGS)
+  if (entries === undefined || known !== true || entries.length > MAX_COLLECTIVE_TAGS + OWN_TAGS)
     throw new TypeError('malformed tags of a collective');
   return Object.fromEntries(entries);
 }
 
-/** Runs on the collecting member. */
-systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs, tags]: Arguments): Promise<unknown> => {
+/** Runs on the collecting member, in a scope: what is reduced is freed when the answer is written. */
+const arriveHere = (...[key, names, value, combine, survive, timeoutMs, tags]: Arguments): Promise<unknown> => {
   const { call } = ambient();
   if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
   const known = typeof key === 'string' && Array.isArray(names) && names.every((name) => typeof name === 'string');
@@ -462,8 +396,11 @@ systemFunction(ARRIVE, (...[key, names, value, combine, survive, timeoutMs, tags
   const collectives = byAgent.get(ambient().agent as object);
   if (collectives === undefined) throw new RpcError('failed-precondition', 'not in a call of an agent');
   const coming = { key, names, value, combine, survive, timeoutMs, tags: checkTags(tags) };
+  // All others are answered with it, at times of their own.
+  if (!reduces(combine)) keep(value);
   return collectives.arrive(call.caller.name, coming, call.signal);
-});
+};
+systemFunction(ARRIVE, arriveHere, undefined, true);
 
 /** Tells a member that waits here whom it waits for. */
 systemFunction(MISSING, (key: string): Missing[] => {

@@ -99,10 +99,10 @@ export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { sco
 /**
  * As `rpcFunction`, for the library's own. One that runs no code of the program is served whatever `serve` says. One that does says which
  * (`runs`), has to ask `ExtensionHost.served` or `servedClassOf` for each definition before it runs it, and is served only where some
- * definition of that kind is. All of them are listed in docs/security.md.
+ * definition of that kind is. `scope` as in `rpcFunction`. All of them are listed in docs/security.md.
  */
-export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind): F & Named {
-  return define(fn, plainFunction(name, fn, { origin: 'system', runs }));
+export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind, scope = false): F & Named {
+  return define(fn, plainFunction(name, fn, { origin: 'system', runs, scope }));
 }
 
 /**

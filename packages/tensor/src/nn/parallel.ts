@@ -1,14 +1,16 @@
 /** @file DistributedDataParallel: the same module on every worker, its gradients combined bucket by bucket. */
 import { noGrad } from '../autograd/record.ts';
+import { replaceGrad } from '../autograd/backward/accumulate.ts';
 import { runBackward } from '../autograd/backward/engine.ts';
 import { tensor, zeros } from '../creation.ts';
 import { dtypes } from '../dtype.ts';
 import { concat } from '../ops/join.ts';
+import { sweep } from '../scope.ts';
 import { sameShape } from '../shape.ts';
 import { sparseCooTensor } from '../ops/sparse/coo.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Module, type Callable } from './module.ts';
-import { replicas } from './replicas.ts';
+import { ownedReduces, replicas } from './replicas.ts';
 import { checkOptionNames } from '../option-names.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
@@ -120,8 +122,11 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   /** Runs the local backward pass, then the hooks. Rejects with the first error of a hook; gradients are then the local ones. */
   async backward(loss: Tensor): Promise<void> {
     runBackward([loss]);
-    const combined = await this.combine((p) => p.grad);
-    for (const [parameter, gradient] of combined) parameter.grad = gradient;
+    // Past `.grad`: what the program has not looked at is freed when it is replaced.
+    const combined = await this.combine((p) => p.meta?.grad ?? null);
+    for (const [parameter, gradient, ours] of combined)
+      if (ours && parameter.meta !== undefined) replaceGrad(parameter.meta, gradient);
+      else parameter.grad = gradient;
   }
 
   /**
@@ -135,7 +140,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     gradients: ReadonlyMap<Tensor, Tensor>,
     options: { signal?: AbortSignal; tags?: Tags } = {},
   ): Promise<Map<Parameter, Tensor>> {
-    return new Map(await this.combine((p) => gradients.get(p) ?? null, options));
+    const combined = await this.combine((p) => gradients.get(p) ?? null, options);
+    return new Map(combined.map(([parameter, gradient]) => [parameter, gradient]));
   }
 
   /** A pass that the group would have met in failed on this worker: later ones are refused, as they might meet others' old values. */
@@ -171,10 +177,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     return (await (this.group as ProcessGroup).allReduce(tensor([active ? 1 : 0]), 'sum', { tags })).item();
   }
 
-  private async combine(
-    gradientOf: (p: Parameter) => Tensor | null,
-    options: Exchange = {},
-  ): Promise<[Parameter, Tensor][]> {
+  private async combine(gradientOf: (p: Parameter) => Tensor | null, options: Exchange = {}): Promise<Combined[]> {
     if (this.broken !== undefined) throw brokenError(this.broken.cause);
     if (this.joined !== undefined) {
       this.joined.passes++;
@@ -186,7 +189,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private async exchange(
     gradientOf: (p: Parameter) => Tensor | null,
     { signal, tags }: Exchange = {},
-  ): Promise<[Parameter, Tensor][]> {
+  ): Promise<Combined[]> {
     const own = { ...tags, replica: this.number, pass: ++this.pass };
     const plans = await this.plan(gradientOf, { signal, tags: { ...own, bucket: 'layout' } });
     if (signal?.aborted === true) throw signal.reason;
@@ -203,15 +206,24 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     signal?.addEventListener('abort', withdraw, { once: true });
     const sent = buckets.map(async (bucket) => this.send(bucket));
     const results = await Promise.all(sent).finally(() => signal?.removeEventListener('abort', withdraw));
-    return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor)));
+    const owned = this.ownsAnswers();
+    return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
+  }
+
+  /** Whether nobody else has what the buckets hold and what comes of them: no hook has seen it, nor a group of the program's own. */
+  private ownsAnswers(): boolean {
+    const { group } = this;
+    if (this.hook !== undefined) return false;
+    return (
+      group === undefined || group.size === 1 || ownedReduces.has((group as { readonly allReduce: object }).allReduce)
+    );
   }
 
   private async send(bucket: Bucket): Promise<Tensor> {
     if (this.hook !== undefined) return unlessAborted(this.hook(bucket), bucket.signal);
     const { group } = this;
     if (group === undefined || group.size === 1) return bucket.buffer();
-    // Other members' sparse gradients have other indices: the mean is taken densely.
-    return this.met(group.allReduce(bucket.buffer().toDense(), 'mean', { signal: bucket.signal, tags: bucket.tags }));
+    return this.met(group.allReduce(bucket.dense(), 'mean', { signal: bucket.signal, tags: bucket.tags }));
   }
 
   /** What the group makes of this worker's part; without an answer nobody knows who is in step. */
@@ -242,6 +254,9 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     return (this.layout = planBuckets(parameters, (i) => agreed[i] !== 0, this.bucketBytes));
   }
 }
+
+/** A parameter with its gradient, and whether that is the library's own: nobody else has it. */
+type Combined = [parameter: Parameter, gradient: Tensor, ours: boolean];
 
 /** What goes with the values of one pass. */
 interface Exchange {
@@ -325,18 +340,19 @@ class Bucket implements GradBucket {
     this.index = index;
     this.isLast = isLast;
     this.plan = plan;
-    this.flat = noGrad(() => {
-      const [first] = plan.parameters as [Parameter];
-      if (plan.sparse) {
-        const own = gradientOf(first)?.detach() ?? emptySparse(first);
-        return own.layout === 'sparse_coo' ? own : own.toSparse();
-      }
-      return concat(
-        plan.parameters.map(
-          (p) => gradientOf(p)?.detach().toDense().reshape([p.size]) ?? zeros([p.size], { dtype: p.dtype }),
-        ),
-      );
-    });
+    this.flat = noGrad(() => (plan.sparse ? this.sparseOf(gradientOf) : this.denseOf(gradientOf)));
+  }
+
+  private sparseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {
+    const [only] = this.plan.parameters as [Parameter];
+    const own = gradientOf(only)?.detach() ?? emptySparse(only);
+    return own.layout === 'sparse_coo' ? own : own.toSparse();
+  }
+
+  private denseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {
+    const lineOf = (p: Parameter): Tensor =>
+      gradientOf(p)?.detach().toDense().reshape([p.size]) ?? zeros([p.size], { dtype: p.dtype });
+    return sweep(() => concat(this.plan.parameters.map(lineOf)));
   }
 
   buffer(): Tensor {
@@ -351,16 +367,23 @@ class Bucket implements GradBucket {
     return [...this.plan.parameters];
   }
 
-  /** The parts of a hook's answer, a copy for each parameter. */
-  parts(result: Tensor): [Parameter, Tensor][] {
+  /** What a group reduces: other members' sparse gradients have other indices. */
+  dense(): Tensor {
+    return this.plan.sparse ? noGrad(() => this.flat.toDense()) : this.flat;
+  }
+
+  /** The parts of an answer, a copy for each parameter. `owned`: nobody else has the answer or the buffer, and both are freed. */
+  parts(result: Tensor, owned: boolean): Combined[] {
     const { parameters, sparse } = this.plan;
     if (sparse) {
       const [only] = parameters as [Parameter];
       if (!sameShape(result.shape, only.shape)) throw sizeError(result, only);
-      return [[only, result]];
+      return [[only, result, owned && result !== this.flat]];
     }
     if (result.size !== this.flat.size) throw sizeError(result, this.flat);
-    return this.split(result.toDense()).map((part, i) => [parameters[i] as Parameter, part.clone()]);
+    const parts = sweep(() => this.split(result.toDense()).map((part) => part.clone()));
+    if (owned) for (const done of new Set([result, this.flat])) done.release();
+    return parts.map((part, i) => [parameters[i] as Parameter, part, owned]);
   }
 
   private split(flat: Tensor): Tensor[] {

@@ -14,3 +14,9 @@ export interface RunningReplica {
 
 /** Called synchronously before each forward of a `DistributedDataParallel`; distributed autograd listens. */
 export const replicas: { onForward: ((replica: RunningReplica) => void) | undefined } = { onForward: undefined };
+
+/**
+ * All-reduces whose answers are their caller's alone, so that a replica may free them, and which have done with what they were given when
+ * they answer. The functions and not their groups: a wrapper around a group may have one of its own.
+ */
+export const ownedReduces = new WeakSet<object>();

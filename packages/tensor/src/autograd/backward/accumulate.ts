@@ -11,9 +11,18 @@ import type { AutogradMeta, SparseParts, Tensor } from '../../tensor.ts';
  * the program: no scope frees it.
  */
 export function accumulateGrad(meta: AutogradMeta, grad: Tensor): void {
-  const before = meta.grad;
-  meta.grad = keep(unswept(() => (before === null ? own(grad) : addGradients(before, grad))));
-  if (!meta.gradSeen) before?.release();
+  const { grad: before } = meta;
+  replaceGrad(
+    meta,
+    unswept(() => (before === null ? own(grad) : addGradients(before, grad))),
+  );
+}
+
+/** Puts a gradient of the library's own into a leaf, of its shape and dtype. The one before is freed unless the program has seen it. */
+export function replaceGrad(meta: AutogradMeta, grad: Tensor): void {
+  const { grad: before, gradSeen } = meta;
+  meta.grad = keep(grad);
+  if (!gradSeen) before?.release();
   meta.gradSeen = false;
 }
 

@@ -1,0 +1,93 @@
+/**
+ * @file All-reduce. A small tensor goes to one member, which answers all. Of a large one several members collect a part each, so that no
+ * member takes and answers more than its share: a reduce-scatter and an all-gather, as in Rabenseifner's algorithm
+ * (Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005), with every part sent directly.
+ */
+import { concat, noGrad, type Tensor } from '@backwire/tensor';
+import { untracked } from '@backwire/tensor/internal';
+import { dtypeBytes } from '@backwire/wire/internal';
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
+import type { CallOptions } from '../base/options.ts';
+import type { CollectiveTags, MeetOptions } from './collectives.ts';
+
+/** Fewer bytes are not worth a message of their own. */
+const PART_BYTES = 64 * 1024;
+
+/** A tag of every value: those of different sizes meet nowhere, or their parts would wait for each other. */
+const SIZE = 'shape and dtype';
+
+export interface ReduceOptions extends CallOptions {
+  /** The members by name, this worker among them. */
+  readonly workers: readonly string[];
+  readonly tags?: CollectiveTags | undefined;
+}
+
+/** Brings a value to a meeting, as `Collectives.meet`. */
+type Meet = (name: string, value: Tensor, options: MeetOptions) => Promise<Tensor>;
+
+/**
+ * What all members' tensors add up to, element by element in the order of their names, so that every member has the same bits. The
+ * caller owns it.
+ */
+export async function allReduce(
+  meet: Meet,
+  name: string,
+  tensor: Tensor,
+  { signal, ...options }: ReduceOptions,
+): Promise<Tensor> {
+  const parts = partsOf(tensor, options.workers.length);
+  const tags = { ...options.tags, [SIZE]: `[${tensor.shape.join(', ')}] ${tensor.dtype} ${tensor.layout}` };
+  const over = new AbortController();
+  const withdraw = (): void => over.abort(signal?.reason);
+  if (signal?.aborted === true) withdraw();
+  else if (signal !== undefined) watchAbort(signal, withdraw);
+  const answers: (Tensor | undefined)[] = parts.map(() => undefined);
+  let failure: { readonly error: unknown } | undefined;
+  const bring = async (part: Tensor, collector: number): Promise<void> => {
+    // One line at a time says whom this worker waits for: that of the first part which has not come.
+    const speaks = (): boolean => answers.indexOf(undefined) === collector;
+    try {
+      answers[collector] = await meet(name, part, { ...options, tags, signal: over.signal, collector, speaks });
+    } catch (error) {
+      failure ??= { error };
+      // What was brought to the other members is of no use to anybody.
+      over.abort(error);
+    }
+  };
+  await Promise.all(parts.map(bring));
+  if (signal !== undefined) unwatchAbort(signal, withdraw);
+  for (const part of parts) part.release();
+  if (failure === undefined) return joined(answers as Tensor[], tensor.shape);
+  for (const answer of answers) answer?.release();
+  throw failure.error;
+}
+
+/** Views of the elements, one after the other, for some of so many members; or the tensor, where it is too small for that. */
+function partsOf(tensor: Tensor, members: number): Tensor[] {
+  return untracked(() =>
+    noGrad(() => {
+      const whole = tensor.detach();
+      const { size } = tensor;
+      const wanted = Math.min(members, Math.ceil((size * (dtypeBytes(tensor.dtype) ?? 0)) / PART_BYTES));
+      if (wanted < 2 || tensor.layout !== 'strided') return [whole];
+      const line = whole.reshape([size]);
+      const length = Math.ceil(size / wanted);
+      const parts: Tensor[] = [];
+      for (let from = 0; from < size; from += length) parts.push(line.narrow(0, from, Math.min(length, size - from)));
+      line.release();
+      whole.release();
+      return parts;
+    }),
+  );
+}
+
+/** What was one tensor as one again. It is of no scope, as nothing is that a call answers. */
+function joined(answers: readonly Tensor[], shape: readonly number[]): Tensor {
+  if (answers.length === 1) return answers[0] as Tensor;
+  return untracked(() => {
+    const line = concat(answers);
+    const whole = line.reshape(shape);
+    for (const one of [line, ...answers]) one.release();
+    return whole;
+  });
+}

@@ -1,0 +1,57 @@
+/** @file What the values of a meeting become: the answer that each who came gets. */
+import { Tensor } from '@backwire/tensor';
+import { sweep, untracked } from '@backwire/tensor/internal';
+import { RpcError } from '../base/errors.ts';
+
+/** How the values of all become the answer to each. */
+export type Combine = 'all' | 'sum' | 'mean' | 'first';
+
+/** What a member brought, and where its answer goes. */
+export interface Brought {
+  readonly value: unknown;
+  /** That of the first to arrive is everybody's. */
+  readonly combine: Combine;
+  resolve(result: unknown): void;
+  reject(error: RpcError): void;
+}
+
+/** Everybody has come: each gets the answer, or the reason why there is none. */
+export function answer(arrivals: ReadonlyMap<string, Brought>): void {
+  const combine = [...arrivals.values()][0]?.combine ?? 'all';
+  const names = [...arrivals.keys()].sort();
+  const values = names.map((name) => arrivals.get(name)?.value);
+  if (!reduces(combine)) {
+    const result = combine === 'all' ? new Map(names.map((name, i) => [name, values[i]])) : values.find(isSome);
+    for (const arrival of arrivals.values()) arrival.resolve(result);
+    return;
+  }
+  try {
+    const result = reduced(values, combine);
+    for (const arrival of arrivals.values()) arrival.resolve(untracked(() => result.detach()));
+    result.release();
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    const failure = new RpcError('invalid-argument', text, { executed: 'yes', cause: error });
+    for (const arrival of arrivals.values()) arrival.reject(failure);
+  }
+}
+
+/** In the order of names, so that every run gives the same bits. */
+function reduced(values: readonly unknown[], combine: 'sum' | 'mean'): Tensor {
+  const [first, ...rest] = values.map((value) => {
+    if (!(value instanceof Tensor)) throw new TypeError('only tensors can be reduced');
+    return value as Tensor;
+  });
+  return sweep(() => {
+    const sum = rest.reduce((so, next) => so.add(next), first as Tensor);
+    return combine === 'mean' ? sum.div(values.length) : rest.length > 0 ? sum : sum.detach();
+  });
+}
+
+export function reduces(combine: Combine): combine is 'sum' | 'mean' {
+  return combine === 'sum' || combine === 'mean';
+}
+
+const isSome = (value: unknown): boolean => value !== null;
+
+export const COMBINES: ReadonlySet<string> = new Set<Combine>(['all', 'sum', 'mean', 'first']);

@@ -1,0 +1,74 @@
+/** @file Workers that reduce tensors together. */
+import { noGrad, Tensor, type nn } from '@backwire/tensor';
+import { ownedReduces } from '@backwire/tensor/internal';
+import { allReduce } from './agent/all-reduce.ts';
+import type { MeetOptions } from './agent/collectives.ts';
+import { wholeAgentOf } from './agent/current-agent.ts';
+import { invalidArgument, RpcError } from './base/errors.ts';
+import { refuseUnknown, show } from './base/options.ts';
+import type { RpcAgent } from './base/rpc-agent.ts';
+import { running } from './calls.ts';
+
+const GROUP_OPTIONS: ReadonlySet<string> = new Set(['workers', 'agent']);
+const REDUCE_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal', 'tags']);
+
+/**
+ * The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order.
+ * @param options `workers`: the names of its members, all of the group by default; `agent`
+ * @throws RpcError 'invalid-argument' when this worker is not among them.
+ * @example
+ * ```ts
+ * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-reduce' });
+ * const group = processGroup();
+ * const mean = await group.allReduce(tensor([1, 2]), 'mean'); // every member calls it
+ * console.log(group.size, mean.toArray()); // 1 [ 1, 2 ]
+ * await shutdown();
+ * ```
+ */
+export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
+  refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
+  const agent = wholeAgentOf('process groups', options);
+  const everybody = [agent.name, ...agent.members.others().map(({ worker }) => worker.name)];
+  const names = [...new Set(options.workers ?? everybody)].sort(
+    (a, b) => agent.members.find(a).worker.id - agent.members.find(b).worker.id,
+  );
+  const rank = names.indexOf(agent.name);
+  if (rank < 0) throw invalidArgument(`worker '${agent.name}' is not in the group`);
+  type Options = {
+    timeoutMs?: number | undefined;
+    signal?: AbortSignal | undefined;
+    tags?: Readonly<Record<string, string | number>> | undefined;
+  };
+  const reduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
+    refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
+    checkTensor(tensor, 'allReduce()');
+    const { collectives } = running(agent);
+    const meet = async (name: string, value: Tensor, about: MeetOptions): Promise<Tensor> =>
+      plain(await collectives.meet(name, value, op, about));
+    return allReduce(meet, `reduce/${op}`, tensor, { ...o, workers: names });
+  };
+  ownedReduces.add(reduce);
+  return {
+    rank,
+    size: names.length,
+    allReduce: reduce,
+    broadcast: async (tensor: Tensor, from: number, o: Options = {}) => {
+      refuseUnknown(o, REDUCE_OPTIONS, 'broadcast()');
+      if (!Number.isInteger(from) || from < 0 || from >= names.length)
+        throw new RangeError(`no member has rank ${from}`);
+      if (from === rank) checkTensor(tensor, 'broadcast()');
+      const own = from === rank ? noGrad(() => tensor.detach()) : null;
+      return plain(await running(agent).collectives.meet(`broadcast/${from}`, own, 'first', { ...o, workers: names }));
+    },
+  };
+}
+
+/** @throws TypeError for what these collectives cannot take. */
+function checkTensor(given: unknown, what: string): void {
+  if (!(given instanceof Tensor)) throw new TypeError(`${what} takes a tensor, got ${show(given)}`);
+}
+
+function plain(value: unknown): Tensor {
+  if (value instanceof Tensor) return value as Tensor;
+  throw new RpcError('decode-error', 'a tensor was due', { executed: 'yes' });
+}

@@ -1,0 +1,126 @@
+/** @file DistributedDataParallel over a group of workers: whose its gradients are, and what it frees. */
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { manualSeed, memory, nn, optim, randn, type Tensor } from '@backwire/tensor';
+import { processGroup } from '../src/index.ts';
+import { startCluster, type Cluster } from './cluster.ts';
+
+let cluster: Cluster;
+beforeEach(async () => {
+  cluster = await startCluster(2);
+});
+afterEach(() => cluster.close());
+
+/** Large enough that two members collect its gradients. */
+class Net extends nn.Module {
+  readonly hidden = new nn.Linear(300, 150);
+  readonly output = new nn.Linear(150, 4);
+
+  forward(x: Tensor): Tensor {
+    return this.output.forward(this.hidden.forward(x).relu());
+  }
+}
+
+/** The same everywhere. */
+function net(): Net {
+  manualSeed(7);
+  return new Net();
+}
+
+type Replica = nn.DistributedDataParallel<Net>;
+
+/** A replica at each worker, over its group or what `wrap` makes of that. */
+function replicas(wrap = (group: nn.ProcessGroup): nn.ProcessGroup => group): Replica[] {
+  return cluster.agents.map((agent) => new nn.DistributedDataParallel(net(), { group: wrap(processGroup({ agent })) }));
+}
+
+const lossOf = (model: Replica | Net, x: Tensor): Tensor => model.forward(x).square().mean();
+const batches = (): Tensor[] => [0, 1].map((rank) => randn([8, 300]).mul(rank + 1));
+const values = (grads: readonly (Tensor | null)[]): unknown[] => grads.map((grad) => grad?.toArray());
+const gradsOf = (model: nn.Module): (Tensor | null)[] => model.parameters().map((p) => p.grad);
+
+const pass = (all: readonly Replica[], xs: readonly Tensor[]): Promise<unknown> =>
+  Promise.all(all.map((replica, rank) => replica.backward(lossOf(replica, xs[rank] as Tensor))));
+
+it('has the mean of what each worker has alone, on all workers', async () => {
+  const xs = batches();
+  const all = replicas();
+  await pass(all, xs);
+  const alone = xs.map((x) => {
+    const own = net();
+    lossOf(own, x).backward();
+    return gradsOf(own) as Tensor[];
+  });
+  const mean = (alone[0] as Tensor[]).map((grad, i) => grad.add(alone[1]?.[i] as Tensor).div(2));
+  for (const replica of all) expect(values(gradsOf(replica))).toEqual(values(mean));
+});
+
+it('frees what each pass leaves, without the collector', async () => {
+  const all = replicas();
+  const optimizers = all.map((replica) => new optim.SGD(replica.parameters(), { lr: 0.1, momentum: 0.9 }));
+  const xs = batches();
+  const step = async (): Promise<void> => {
+    for (const optimizer of optimizers) optimizer.zeroGrad();
+    const losses = all.map((replica, rank) => lossOf(replica, xs[rank] as Tensor));
+    await Promise.all(all.map((replica, rank) => replica.backward(losses[rank] as Tensor)));
+    for (const optimizer of optimizers) optimizer.step();
+    for (const loss of losses) loss.dispose();
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  for (let i = 0; i < 3; i++) await step();
+  // What `lossOf` leaves of a forward pass is the program's own.
+  const forward = (): void => xs.forEach((x, rank) => void lossOf(all[rank] as Replica, x));
+  const grown = async (run: () => unknown): Promise<number> => {
+    const before = memory().bytes;
+    for (let i = 0; i < 10; i++) await run();
+    return memory().bytes - before;
+  };
+  const large = 300 * 150 * 4;
+  const [withPass, alone] = [await grown(step), await grown(forward)];
+  expect(withPass - alone).toBeLessThan(large);
+});
+
+it('leaves a gradient that the program has looked at as it was', async () => {
+  const xs = batches();
+  const all = replicas();
+  for (const [rank, replica] of all.entries()) lossOf(replica, xs[rank] as Tensor).backward();
+  const local = all.map((replica) => gradsOf(replica));
+  const before = local.map(values);
+  await pass(all, xs);
+  const combined = all.map((replica) => gradsOf(replica));
+  const after = combined.map(values);
+  await pass(all, xs);
+  expect(local.map(values)).toEqual(before);
+  expect(combined.map(values)).toEqual(after);
+});
+
+it("leaves the answers of a program's own all-reduce to it", async () => {
+  const answers: Tensor[] = [];
+  const given: Tensor[] = [];
+  const all = replicas((group) =>
+    Object.assign(Object.create(group) as nn.ProcessGroup, {
+      allReduce: async (...args: Parameters<nn.ProcessGroup['allReduce']>): Promise<Tensor> => {
+        given.push(args[0]);
+        const answer = await group.allReduce(...args);
+        answers.push(answer);
+        return answer;
+      },
+    }),
+  );
+  await pass(all, batches());
+  await pass(all, batches());
+  for (const one of [...answers, ...given]) expect(one.sum().item()).not.toBeNaN();
+});
+
+it('leaves what a hook has seen and answered to it', async () => {
+  const seen: Tensor[] = [];
+  const all = replicas();
+  for (const replica of all)
+    replica.registerCommHook(seen, (kept, bucket) => {
+      kept.push(bucket.buffer());
+      return bucket.buffer();
+    });
+  await pass(all, batches());
+  const before = values(seen);
+  await pass(all, batches());
+  expect(values(seen.slice(0, before.length))).toEqual(before);
+});
