@@ -14,6 +14,7 @@ interface Mnist {
   readonly batchOf: (
     digits: Digits,
     rows: Uint32Array,
+    room?: Float32Array<ArrayBuffer>,
   ) => { count: number; x: Float32Array<ArrayBuffer>; y: BigInt64Array };
 }
 

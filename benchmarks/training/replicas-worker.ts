@@ -47,6 +47,8 @@ async function train({ digits, times, workers, batch, lr }: Settings): Promise<R
   const optimizer = new optim.SGD(model.parameters(), { lr, momentum: 0.9 });
   const own = shard(readDigits('train'), rank, workers, digits);
   const random = generator(rank);
+  // The pixels of a batch are gone before the next one is read.
+  const room = new Float32Array(batch * PIXELS);
   const phases = { data: 0, forward: 0, backward: 0, step: 0 };
   // Both begin together.
   await model.synchronize();
@@ -63,8 +65,8 @@ async function train({ digits, times, workers, batch, lr }: Settings): Promise<R
     const began = performance.now();
     const order = permutation(own.count, random);
     for (let from = 0; from < order.length; from += batch, batches++) {
-      const { x, y, count } = batchOf(own, order.subarray(from, from + batch));
-      const images = fromBytes(new Uint8Array(x.buffer), [count, PIXELS], 'float32');
+      const { x, y, count } = batchOf(own, order.subarray(from, from + batch), room);
+      const images = fromBytes(new Uint8Array(x.buffer, 0, x.byteLength), [count, PIXELS], 'float32');
       const labels = tensor(y, { dtype: 'int64' });
       lap('data');
       optimizer.zeroGrad();

@@ -28,6 +28,17 @@ class Greeter extends nn.Module {
 }
 rpcClass(Greeter, { methods: ['forward'] });
 
+const seen: Tensor[] = [];
+class Scoped extends nn.Module {
+  static readonly [rpcName] = 'remote-module/Scoped';
+  forward(x: Tensor): Tensor {
+    const doubled = x.mul(2);
+    seen.push(x, doubled);
+    return doubled.add(1);
+  }
+}
+rpcClass(Scoped, { methods: ['forward'], scope: true });
+
 class NoModule {
   static readonly [rpcName] = 'remote-module/NoModule';
   readonly is: unknown;
@@ -55,6 +66,13 @@ describe('RemoteModule', () => {
       // The constructor took what was named for it.
       expect(parts(await module.forward(ones([2]), 3))).toEqual(['made with it', 3, shown(ones([2]))]);
       expect(module.remoteDevice).toBe('w1/cpu');
+    }));
+
+  it('runs in a scope where its class wants one', () =>
+    at(0, async () => {
+      const module = await RemoteModule.create('w1', Scoped, []);
+      expect((await module.forward(ones([2]))).toArray()).toEqual([3, 3]);
+      expect(seen.map(({ disposed }) => disposed)).toEqual([true, true]);
     }));
 
   it('forwards named arguments as an object, and takes the defaults where none is given', () =>

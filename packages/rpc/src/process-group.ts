@@ -1,7 +1,7 @@
 /** @file Workers that reduce tensors together. */
 import { noGrad, Tensor, type nn } from '@backwire/tensor';
-import { ownedReduces } from '@backwire/tensor/internal';
-import { allReduce } from './agent/all-reduce.ts';
+import { partReduces, untracked } from '@backwire/tensor/internal';
+import { reduceInParts } from './agent/all-reduce.ts';
 import type { MeetOptions } from './agent/collectives.ts';
 import { wholeAgentOf } from './agent/current-agent.ts';
 import { invalidArgument, RpcError } from './base/errors.ts';
@@ -39,19 +39,27 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
     signal?: AbortSignal | undefined;
     tags?: Readonly<Record<string, string | number>> | undefined;
   };
-  const reduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
+  const meet =
+    (op: 'sum' | 'mean') =>
+    async (name: string, value: Tensor, about: MeetOptions): Promise<Tensor> =>
+      plain(await running(agent).collectives.meet(name, value, op, about));
+  const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
     checkTensor(tensor, 'allReduce()');
-    const { collectives } = running(agent);
-    const meet = async (name: string, value: Tensor, about: MeetOptions): Promise<Tensor> =>
-      plain(await collectives.meet(name, value, op, about));
-    return allReduce(meet, `reduce/${op}`, tensor, { ...o, workers: names });
+    const own = untracked(() => noGrad(() => tensor.detach()));
+    try {
+      return await meet(op)(`reduce/${op}`, own, { ...o, workers: names });
+    } finally {
+      own.release();
+    }
   };
-  ownedReduces.add(reduce);
+  partReduces.set(allReduce, (tensor, options) =>
+    reduceInParts(meet('mean'), 'reduce/parts', tensor, { ...options, workers: names }),
+  );
   return {
     rank,
     size: names.length,
-    allReduce: reduce,
+    allReduce,
     broadcast: async (tensor: Tensor, from: number, o: Options = {}) => {
       refuseUnknown(o, REDUCE_OPTIONS, 'broadcast()');
       if (!Number.isInteger(from) || from < 0 || from >= names.length)

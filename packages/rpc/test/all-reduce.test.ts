@@ -1,6 +1,7 @@
-/** @file All-reduce: small tensors at one member, large ones in parts at several; what is left of one that fails. */
+/** @file All-reduce: of a program, which meets as a whole at one member, and of a data-parallel pass, in parts at several; what is left of one that fails. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { memory, rand, scope, tensor, zeros, type DType, type Tensor } from '@backwire/tensor';
+import { full, memory, rand, tensor, zeros, type DType, type Tensor } from '@backwire/tensor';
+import { partReduces } from '@backwire/tensor/internal';
 import { processGroup, rpcInfo, type RpcAgent } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
@@ -14,8 +15,22 @@ afterEach(() => cluster.close());
 type Options = Parameters<ReturnType<typeof processGroup>['allReduce']>[2];
 const reduceAt = (rank: number, value: Tensor, op?: 'sum' | 'mean', options?: Options): Promise<Tensor> =>
   cluster.at(rank).run(() => processGroup().allReduce(value, op, options));
-const reduce = (values: readonly Tensor[], op?: 'sum' | 'mean'): Promise<Tensor[]> =>
+/** As a data-parallel pass does it; `pass` names the call. */
+const meanAt = (rank: number, value: Tensor, pass: number, signal = new AbortController().signal): Promise<Tensor> => {
+  const inParts = partReduces.get(processGroup({ agent: cluster.at(rank) }).allReduce);
+  return (inParts as NonNullable<typeof inParts>)(value, { signal, tags: { pass } });
+};
+let passes = 0;
+const program = (values: readonly Tensor[], op?: 'sum' | 'mean'): Promise<Tensor[]> =>
   Promise.all(values.map((value, rank) => reduceAt(rank, value, op)));
+const pass = (values: readonly Tensor[]): Promise<Tensor[]> => {
+  const number = passes++;
+  return Promise.all(values.map((value, rank) => meanAt(rank, value, number)));
+};
+const ways: readonly [string, (values: readonly Tensor[]) => Promise<Tensor[]>][] = [
+  ['of a program', (values) => program(values, 'mean')],
+  ['of a pass', pass],
+];
 const codeOf = (outcome: Promise<unknown>): Promise<string | undefined> =>
   outcome.then(
     () => 'answered',
@@ -34,25 +49,22 @@ const waiting = (): number[] =>
 const random = (shape: readonly number[]): Tensor => rand(shape).sub(0.5).mul(1e3);
 
 // Before the others, which leave much to the collector.
-it.each([4, 6 * PART])('gives back what it takes, of %i elements, without the collector', async (size) => {
-  cluster = await startCluster(3);
-  const values = [0, 1, 2].map(() => random([size]));
-  const round = async (): Promise<void> => {
-    for (const op of ['sum', 'mean'] as const) for (const result of await reduce(values, op)) result.dispose();
-    await new Promise((resolve) => setImmediate(resolve));
-  };
-  await round();
-  const before = memory();
-  for (let i = 0; i < 40; i++) await round();
-  const { tensors, storages } = memory();
-  // The collector may have come for what was there before.
-  expect(tensors).toBeLessThanOrEqual(before.tensors);
-  expect(storages).toBeLessThanOrEqual(before.storages);
-  const failed = [values[0] as Tensor, values[1] as Tensor, zeros([size + 1])].map((value, rank) =>
-    codeOf(reduceAt(rank, value, 'sum', { timeoutMs: 200 })),
-  );
-  expect(await Promise.all(failed)).not.toContain('answered');
-  await until(() => memory().storages <= before.storages + 1, 'a failed one gives its parts back');
+describe.each(ways)('one %s', (_way, reduce) => {
+  it.each([4, 6 * PART])('gives back what it takes, of %i elements, without the collector', async (size) => {
+    cluster = await startCluster(3);
+    const values = [0, 1, 2].map(() => random([size]));
+    const round = async (): Promise<void> => {
+      for (const result of await reduce(values)) result.dispose();
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    await round();
+    const before = memory();
+    for (let i = 0; i < 40; i++) await round();
+    const { tensors, storages } = memory();
+    // The collector may have come for what was there before.
+    expect(tensors).toBeLessThanOrEqual(before.tensors);
+    expect(storages).toBeLessThanOrEqual(before.storages);
+  });
 });
 
 describe.each([1, 2, 3])('%i members', (size) => {
@@ -72,22 +84,31 @@ describe.each([1, 2, 3])('%i members', (size) => {
     const values = cluster.agents.map(() => random(shape));
     const [first, ...rest] = values as [Tensor, ...Tensor[]];
     const sum = rest.reduce((a, b) => a.add(b), first);
-    for (const result of await reduce(values)) {
+    for (const result of await program(values)) {
       expect(result.shape).toEqual(shape);
       expect(equal(result, sum)).toBe(true);
     }
-    for (const result of await reduce(values, 'mean')) expect(equal(result, sum.div(size))).toBe(true);
+    for (const [, reduce] of ways)
+      for (const result of await reduce(values)) {
+        expect(result.shape).toEqual(shape);
+        expect(equal(result, sum.div(size))).toBe(true);
+      }
   });
 });
 
 it.each<DType>(['float64', 'float32', 'float16', 'bfloat16', 'int64', 'int32', 'uint8', 'complex64'])(
-  'keeps %s, in parts too',
+  'has what sums and quotients of %s are, in parts too',
   async (dtype) => {
     cluster = await startCluster(2);
     const whole = tensor(Array.from({ length: 70_001 }, (_, i) => i % 50)).to(dtype);
-    for (const result of await reduce([whole, whole])) {
+    const sum = whole.add(whole);
+    for (const result of await program([whole, whole])) {
       expect(result.dtype).toBe(dtype);
-      expect(equal(result, whole.add(whole))).toBe(true);
+      expect(equal(result, sum)).toBe(true);
+    }
+    for (const result of await pass([whole, whole])) {
+      expect(result.dtype).toBe(sum.div(2).dtype);
+      expect(equal(result, sum.div(2))).toBe(true);
     }
   },
 );
@@ -96,7 +117,8 @@ it('takes views: transposed, and from the middle of a storage', async () => {
   cluster = await startCluster(2);
   const turned = random([300, 400]).t();
   const middle = random([3, 400, 300]).select(0, 1);
-  for (const result of await reduce([turned, middle])) expect(equal(result, turned.add(middle))).toBe(true);
+  for (const [, reduce] of ways)
+    for (const result of await reduce([turned, middle])) expect(equal(result, turned.add(middle).div(2))).toBe(true);
 });
 
 it('takes sparse tensors whole', async () => {
@@ -104,54 +126,101 @@ it('takes sparse tensors whole', async () => {
   const sparse = zeros([400, 300])
     .add(random([400, 1]).gt(400))
     .toSparse();
-  for (const result of await reduce([sparse, sparse]))
+  for (const result of await program([sparse, sparse]))
     expect(equal(result.toDense(), sparse.toDense().mul(2))).toBe(true);
 });
 
-it('lets several members collect a large one, and one member a small one', async () => {
+it('lets several members collect what is large of a pass, and one member everything else', async () => {
   cluster = await startCluster(3);
   const arrived = cluster.agents.map((agent) => vi.spyOn(collectivesOf(agent), 'arrive'));
   const counts = (): number[] => arrived.map((spy) => spy.mock.calls.splice(0).length);
-  await reduce([0, 1, 2].map(() => random([PART])));
+  const each = (size: number): Tensor[] => [0, 1, 2].map(() => random([size]));
+  await program(each(99 * PART));
   expect(counts()).toEqual([3, 0, 0]);
-  await reduce([0, 1, 2].map(() => random([PART + 1])));
+  await pass(each(PART));
+  expect(counts()).toEqual([3, 0, 0]);
+  await pass(each(PART + 1));
   expect(counts()).toEqual([3, 3, 0]);
-  await reduce([0, 1, 2].map(() => random([99 * PART])));
+  await pass(each(99 * PART));
   const elements = arrived.map((spy) => spy.mock.calls.reduce((sum, [, { value }]) => sum + (value as Tensor).size, 0));
   expect(counts()).toEqual([3, 3, 3]);
-  for (const each of elements) expect(each).toBe(99 * PART);
+  expect(elements).toEqual([99 * PART, 99 * PART, 99 * PART]);
 });
 
 it('several at once meet each other in the order in which they were made', async () => {
   cluster = await startCluster(3);
   const sizes = [PART + 1, 4, 5 * PART, 3 * PART, 4];
-  const all = await Promise.all(
-    cluster.agents.map((_, rank) => Promise.all(sizes.map((size, i) => reduceAt(rank, zeros([size]).add(10 ** i))))),
-  );
-  for (const results of all)
-    for (const [i, result] of results.entries())
-      expect(equal(result, zeros([sizes[i] as number]).add(3 * 10 ** i))).toBe(true);
+  for (const at of [(rank: number, t: Tensor) => reduceAt(rank, t, 'mean'), meanAt]) {
+    const all = await Promise.all(
+      cluster.agents.map((_, rank) => Promise.all(sizes.map((size, i) => at(rank, full([size], 10 ** i), i)))),
+    );
+    for (const results of all)
+      for (const [i, result] of results.entries())
+        expect(equal(result, full([sizes[i] as number], 10 ** i))).toBe(true);
+  }
 });
 
 it.each([
-  ['both small', [4], [5]],
-  ['both large', [3 * PART], [3 * PART + 1]],
+  ['small', [4], [5]],
+  ['large', [3 * PART], [3 * PART + 1]],
   ['one large', [5], [5 * PART]],
   ['of as many elements', [2, 3 * PART], [3 * PART, 2]],
-])('those of different shapes do not meet, %s: all are told both, and nothing is left', async (_what, one, other) => {
-  cluster = await startCluster(2);
-  const outcomes = await Promise.allSettled([reduceAt(0, zeros(one)), reduceAt(1, zeros(other))]);
-  for (const outcome of outcomes) {
-    expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'failed-precondition' } });
-    const { message } = (outcome as PromiseRejectedResult).reason as Error;
-    for (const shape of [one, other]) expect(message).toContain(`[${shape.join(', ')}] float32`);
+  ['that a sum would stretch', [1], [4]],
+])('other shapes than the others have are an error for all, %s, and all go on together', async (_what, one, other) => {
+  cluster = await startCluster(3);
+  for (const odd of [0, 1, 2]) {
+    const values = [0, 1, 2].map((rank) => zeros(rank === odd ? other : one));
+    for (const outcome of await Promise.allSettled(values.map((value, rank) => reduceAt(rank, value)))) {
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'invalid-argument' } });
+      const { message } = (outcome as PromiseRejectedResult).reason as Error;
+      for (const shape of [one, other]) expect(message).toContain(`shape [${shape.join(', ')}] and dtype float32`);
+    }
+    for (const result of await program([0, 1, 2].map((rank) => full([2], 10 ** rank))))
+      expect(result.toArray()).toEqual([111, 111]);
   }
-  await until(() => waiting().every((count) => count === 0), 'all are withdrawn');
+});
+
+it('another dtype is an error for all', async () => {
+  cluster = await startCluster(2);
+  for (const outcome of await Promise.allSettled([reduceAt(0, zeros([2])), reduceAt(1, zeros([2]).to('float64'))]))
+    expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'invalid-argument' } });
+});
+
+it.each([4, 6 * PART])(
+  'of %i elements is of one call of each member, when calls are given up and made again',
+  async (size) => {
+    cluster = await startCluster(3);
+    for (let i = 0; i < 10; i++) {
+      const ends = cluster.agents.map(async (_, rank) => {
+        if (rank === 2) await new Promise((resolve) => setTimeout(resolve, 20 + 2 * i));
+        for (let tries = 1; tries < 10; tries++) {
+          const value = full([size], (rank + 1) * 10 ** tries);
+          const result = await reduceAt(rank, value, 'sum', { timeoutMs: 30 }).catch(
+            (error: unknown) => rpcInfo(error)?.code,
+          );
+          if (result !== 'deadline-exceeded') return result as Tensor;
+        }
+        return undefined;
+      });
+      for (const result of await Promise.all(ends)) {
+        const numbers = new Set(result?.dataSync() as Float32Array);
+        expect([...numbers]).toHaveLength(1);
+      }
+    }
+  },
+);
+
+it('a signal that is none is named', async () => {
+  cluster = await startCluster(1);
+  for (const signal of [null, {}, 'abort'])
+    await expect(reduceAt(0, zeros([2]), 'sum', { signal } as unknown as Options)).rejects.toThrow(
+      /signal is an AbortSignal/,
+    );
 });
 
 it('a member that dies ends it for all others, and nothing is left', async () => {
   cluster = await startCluster(3);
-  const outcomes = [0, 2].map((rank) => codeOf(reduceAt(rank, random([6 * PART]))));
+  const outcomes = [0, 2].map((rank) => codeOf(meanAt(rank, random([6 * PART]), 1)));
   await until(() => waiting().join() === '2,2,2', 'two have come to each part');
   await cluster.at(1).shutdown({ graceful: false });
   expect(await Promise.all(outcomes)).toEqual(['barrier-broken', 'barrier-broken']);
@@ -161,30 +230,24 @@ it('a member that dies ends it for all others, and nothing is left', async () =>
 it('a member that does not wait any longer takes all its parts back', async () => {
   cluster = await startCluster(3);
   const aborts = new AbortController();
-  const outcome = codeOf(reduceAt(0, random([6 * PART]), 'sum', { signal: aborts.signal }));
+  const outcome = codeOf(meanAt(0, random([6 * PART]), 1, aborts.signal));
   await until(() => waiting().join() === '1,1,1', 'one has come to each part');
   aborts.abort();
   expect(await outcome).toBe('cancelled');
   await until(() => waiting().every((count) => count === 0), 'all are withdrawn');
-  expect(await codeOf(reduceAt(1, random([6 * PART]), 'sum', { timeoutMs: 100 }))).toBe('deadline-exceeded');
-  await until(() => waiting().every((count) => count === 0), 'all are withdrawn');
-  expect(await Promise.all([0, 1, 2].map((rank) => codeOf(reduceAt(rank, random([6 * PART])))))).toEqual(
-    Array(3).fill('answered'),
-  );
-  expect(await codeOf(reduceAt(0, random([6 * PART]), 'sum', { signal: aborts.signal }))).toBe('cancelled');
+  const again = [0, 1, 2].map((rank) => codeOf(meanAt(rank, random([6 * PART]), 2)));
+  expect(await Promise.all(again)).toEqual(['answered', 'answered', 'answered']);
+  expect(await codeOf(meanAt(0, random([6 * PART]), 3, aborts.signal))).toBe('cancelled');
   await until(() => waiting().every((count) => count === 0), 'nothing is brought');
 });
 
-it.each([4, 6 * PART])("is its caller's, of %i elements: no scope that is open frees it", async (size) => {
+it('values of two passes never meet, in any of their parts', async () => {
   cluster = await startCluster(2);
-  const value = random([size]);
-  const held: Tensor[] = [];
-  const ask = (rank: number): Promise<void> =>
-    scope(async () => {
-      held.push(await reduceAt(rank, value));
-    });
-  await Promise.all([ask(0), ask(1)]);
-  for (const result of held) expect(equal(result, value.add(value))).toBe(true);
+  const late = codeOf(meanAt(1, random([6 * PART]), 1));
+  await until(() => waiting().join() === '1,1', 'one has come to each part');
+  expect(await codeOf(meanAt(0, random([6 * PART]), 2))).toBe('failed-precondition');
+  expect(await late).toBe('failed-precondition');
+  await until(() => waiting().every((count) => count === 0), 'all are withdrawn');
 });
 
 /** Whether two tensors have the same bits; compared as such, a difference of a million numbers is not written out. */

@@ -1,6 +1,6 @@
 /** @file DistributedDataParallel over a group of workers: whose its gradients are, and what it frees. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { manualSeed, memory, nn, optim, randn, type Tensor } from '@backwire/tensor';
+import { manualSeed, memory, nn, optim, randn, tensor, type Tensor } from '@backwire/tensor';
 import { processGroup } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 
@@ -123,4 +123,41 @@ it('leaves what a hook has seen and answered to it', async () => {
   const before = values(seen);
   await pass(all, batches());
   expect(values(seen.slice(0, before.length))).toEqual(before);
+});
+
+it('refuses, on all workers, replicas whose parameters are not the same', async () => {
+  const cases: readonly [nn.Linear, nn.Linear, RegExp][] = [
+    [new nn.Linear(300, 150), new nn.Linear(150, 300), /replicas of this group differ in parameter 0 of 2/],
+    [new nn.Linear(300, 150), new nn.Linear(300, 150, { bias: false }), /brought a tensor of shape/],
+  ];
+  for (const [one, other, text] of cases) {
+    const outcomes = await Promise.allSettled(
+      [one, other].map((model, rank) => {
+        const replica = new nn.DistributedDataParallel(model, { group: processGroup({ agent: cluster.at(rank) }) });
+        return replica.backward(replica.forward(randn([2, model.weight.shape[1] as number])).sum());
+      }),
+    );
+    for (const outcome of outcomes) expect(String((outcome as PromiseRejectedResult).reason)).toMatch(text);
+  }
+});
+
+it('frees the dense forms of sparse gradients, too', async () => {
+  const tables = cluster.agents.map(() => new nn.Embedding(5_000, 16, { sparse: true }));
+  const all = tables.map(
+    (table, rank) => new nn.DistributedDataParallel(table, { group: processGroup({ agent: cluster.at(rank) }) }),
+  );
+  const ids = tensor([1, 2, 3]).to('int64');
+  const step = async (): Promise<void> => {
+    const losses = all.map((replica) => replica.forward(ids).sum());
+    await Promise.all(all.map((replica, rank) => replica.backward(losses[rank] as Tensor)));
+    for (const loss of losses) loss.dispose();
+    for (const table of tables) expect(table.weight.grad?.layout).toBe('strided');
+    for (const table of tables) table.weight.grad?.dispose();
+    for (const table of tables) table.weight.grad = null;
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  await step();
+  const before = memory().bytes;
+  for (let i = 0; i < 10; i++) await step();
+  expect(memory().bytes - before).toBeLessThan(5_000 * 16 * 4);
 });

@@ -1,7 +1,7 @@
 /** @file Handlers in a scope: what they got, made and answered is freed when the answer is out, not when the collector comes. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { add, keep, memory, ones, type Tensor } from '@backwire/tensor';
-import { rpcFunction, rpcSync } from '../src/index.ts';
+import { add, keep, memory, ones, scope, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+import { allGather, processGroup, rpcAsync, rpcFunction, rpcStream, rpcSync } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
 const kept: Tensor[] = [];
@@ -52,5 +52,99 @@ describe('a handler in a scope', () => {
       for (let i = 0; i < 3; i++) (await rpcSync('w1', known)).dispose();
     });
     expect([kept, [table]].map(([t]) => last(t as Tensor))).toEqual([1, 1]);
+  });
+});
+
+const several = rpcFunction('scoped/several', (x: Tensor) => ({
+  list: [x, x.mul(2)],
+  map: new Map([['x', x.mul(3)]]),
+}));
+const sparse = rpcFunction('scoped/sparse', () => sparseCooTensor(tensor([[0, 2]]).to('int64'), tensor([1, 2]), [3]));
+const items = rpcFunction('scoped/items', function* (x: Tensor) {
+  for (let i = 0; i < 3; i++) yield x.mul(i);
+});
+let release = (): void => undefined;
+const slow = rpcFunction('scoped/slow', async (x: Tensor) => {
+  await new Promise<void>((resolve) => (release = resolve));
+  return x;
+});
+
+describe('a caller in a scope', () => {
+  const x = ones([2_000]);
+  const at = <T>(fn: () => T): T => cluster.at(0).run(fn);
+  /** What was seen of the tensors inside: they live there, and are gone afterwards. */
+  async function goneAfter(ask: () => Promise<readonly Tensor[]>): Promise<void> {
+    const seen: Tensor[] = [];
+    await at(() =>
+      scope(async () => {
+        seen.push(...(await ask()));
+        expect(seen.map(({ disposed }) => disposed)).toEqual(seen.map(() => false));
+      }),
+    );
+    expect(seen.length).toBeGreaterThan(0);
+    expect(seen.map(({ disposed }) => disposed)).toEqual(seen.map(() => true));
+  }
+
+  it('has what a call answers until the scope ends', async () => {
+    await goneAfter(async () => [await rpcSync('w1', echo, [x]), await rpcAsync('w0', echo, [x])]);
+  });
+
+  it('has the tensors inside of an answer, sparse ones and their parts among them', async () => {
+    await goneAfter(async () => {
+      const { list, map } = await rpcSync('w1', several, [x]);
+      const spare = await rpcSync('w1', sparse);
+      const { indices, values } = spare.sparse as unknown as { indices: Tensor; values: Tensor };
+      return [...list, map.get('x') as Tensor, spare, indices, values];
+    });
+  });
+
+  it('has what a stream gives, and what a group makes of its tensors', async () => {
+    await goneAfter(async () => {
+      const given: Tensor[] = [];
+      for await (const item of rpcStream('w1', items, [x])) given.push(item);
+      return given;
+    });
+    for (const size of [4, 100_000]) {
+      const other = cluster.at(1).run(() => processGroup().allReduce(ones([size])));
+      await goneAfter(async () => [await processGroup().allReduce(ones([size]))]);
+      expect(last(await other)).toBe(2);
+      const there = cluster.at(1).run(() => allGather(ones([size])));
+      await goneAfter(async () => [...(await allGather(ones([size]))).values()]);
+      expect([...(await there).values()].map(last)).toEqual([1, 1]);
+    }
+  });
+
+  it('keeps what the scope gives or was told to keep', async () => {
+    const [given, held] = await at(async () => {
+      let held: Tensor | undefined;
+      const given = await scope(async () => {
+        held = keep(await rpcSync('w1', echo, [x]));
+        return scope(() => rpcSync('w1', echo, [x]));
+      });
+      return [given, held as Tensor];
+    });
+    expect([given, held].map(last)).toEqual([1, 1]);
+  });
+
+  it("has what comes after the end of its scope, which is nobody else's", async () => {
+    let late: Promise<Tensor> | undefined;
+    await at(() =>
+      scope(async () => {
+        late = rpcAsync('w1', slow, [x]);
+        await rpcSync('w1', echo, [x]);
+      }),
+    );
+    release();
+    expect(last(await (late as Promise<Tensor>))).toBe(1);
+  });
+
+  it('gives what a handler in a scope was answered, and frees it when that has left', async () => {
+    const relay = rpcFunction('scoped/relay', (y: Tensor) => rpcSync('w0', sum, [y]), scoped);
+    await at(async () => {
+      expect(last(await rpcSync('w1', relay, [x]))).toBe(3);
+      const before = memory().storages;
+      for (let i = 0; i < 10; i++) (await rpcSync('w1', relay, [x])).dispose();
+      await until(() => memory().storages <= before);
+    });
   });
 });

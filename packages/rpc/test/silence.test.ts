@@ -1,6 +1,7 @@
 /** @file Waits that last say who waits for whom and for which function; the text of a shutdown that gave up is a sentence. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { zeros } from '@backwire/tensor';
+import { partReduces } from '@backwire/tensor/internal';
 import { barrier, createAgent, processGroup, rpcAsync, rpcFunction, rpcInfo, type Logger } from '../src/index.ts';
 import { freePort } from '@backwire/testing';
 import { SILENCE_MS } from '../src/base/limits.ts';
@@ -53,15 +54,13 @@ describe('after a while', () => {
     await ended;
   });
 
-  it('an all-reduce of a large tensor, which waits at several members, says so once', async () => {
+  it('a pass that waits at several members for the mean of a large gradient says so once', async () => {
     await group(3);
     const stop = new AbortController();
-    const waits = [0, 1].map((rank) =>
-      cluster
-        .at(rank)
-        .run(() => processGroup().allReduce(zeros([100_000]), 'sum', { signal: stop.signal }))
-        .catch(() => undefined),
-    );
+    const waits = [0, 1].map(async (rank) => {
+      const inParts = partReduces.get(processGroup({ agent: cluster.at(rank) }).allReduce);
+      await inParts?.(zeros([100_000]), { tags: { pass: 1 }, signal: stop.signal }).catch(() => undefined);
+    });
     for (const worker of ['w0', 'w1'])
       await said(
         new RegExp(`^worker '${worker}' has waited \\d+ s in allReduce\\(\\) for worker 'w2', which has not called`),

@@ -95,3 +95,25 @@ describe('a handler in a scope', () => {
       mine.dispose();
     }));
 });
+
+describe('a caller in a scope', () => {
+  it('has what it fetches, and what methods answer, until the scope ends', () =>
+    withGroup(2, async (agents) => {
+      const [here, there] = [createRRef(ones([3])), remote('w1', ones4)];
+      const seen = await scope(async () => {
+        const all = [await here.toHere(), await there.toHere(), await there.rpcSync().add(1)];
+        expect(all.map((t) => t.toArray())).toEqual([
+          [1, 1, 1],
+          [1, 1, 1, 1],
+          [2, 2, 2, 2],
+        ]);
+        return { disposed: () => all.map(({ disposed }) => disposed) };
+      });
+      expect(seen.disposed()).toEqual([true, true, true]);
+      // What the references hold is theirs.
+      expect((await here.localValue()).toArray()).toEqual([1, 1, 1]);
+      expect((await there.toHere()).toArray()).toEqual([1, 1, 1, 1]);
+      there.dispose();
+      await eventually(() => isEmpty(agent(agents, 0)), 'all references are let go');
+    }));
+});

@@ -70,7 +70,10 @@ interface DataMethods<D extends DType, Own, Tensor> {
 interface AutogradMethods<Tensor> {
   /** Adds d this / d leaf into `.grad` of every leaf; `gradient` is needed unless this is a scalar. */
   backward(gradient?: Tensor, options?: { retainGraph?: boolean; createGraph?: boolean }): void;
-  /** Called with each gradient computed for this tensor; may return another. Returns how to remove it. */
+  /**
+   * Called with each gradient computed for this tensor; may return another. Returns how to remove it. The gradient is the hook's: one that
+   * is large and done with is best disposed of.
+   */
   registerHook(hook: (grad: Tensor) => Tensor | void): () => void;
   /** Makes a backward pass leave the gradient of this inner tensor in its `.grad`. */
   retainGrad(): void;

@@ -14,17 +14,30 @@ export interface ScopedTensor extends Scoped {
   release(how?: 'scope'): void;
 }
 
+/** A scope, for what comes to the program later than it was asked for. */
+export interface CurrentScope {
+  /** The tensors in `value` are the scope's to free from now on; nothing changes once it has ended. */
+  adopt(value: unknown): void;
+}
+
 /** What was created in one `scope()`, or was given to it, and is still its to free. */
-class Scope {
+class Scope implements CurrentScope {
   readonly owned = new Set<Scoped>();
   readonly parent: Scope | undefined;
+  private ended = false;
 
   constructor(parent: Scope | undefined) {
     this.parent = parent;
   }
 
+  adopt(value: unknown): void {
+    if (typeof value !== 'object' || value === null || this.ended) return;
+    for (const t of handlesIn(value, false)) this.owned.add(t);
+  }
+
   /** Frees all but what `result` reaches, which passes to the enclosing scope. */
   close(result: unknown): void {
+    this.ended = true;
     if (typeof result === 'object' && result !== null)
       for (const t of scopedIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
     for (const t of this.owned)
@@ -63,9 +76,14 @@ export function adoptIntoScope(handle: Scoped): void {
   else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(handle);
 }
 
+/** The scope in force; undefined where there is none. */
+export function scopeHere(): CurrentScope | undefined {
+  return open > 0 ? (ambient().scope as Scope | undefined) : undefined;
+}
+
 /**
  * Frees, when what `fn` returns has settled, the tensors that were created inside and are neither reachable from the result nor
- * kept. Holds across `await`. Tensors saved for a backward pass stay usable by it. On a throw, all but the kept are freed.
+ * kept. Holds across `await`: what a call of another worker answers before that is created inside, too. Tensors saved for a backward pass stay usable by it. On a throw, all but the kept are freed.
  * @param fn what is run; tensors in what it gives, or resolves with, stay
  * @example
  * ```ts

@@ -22,7 +22,12 @@ abstract class Stage extends nn.Module {
       const start = now();
       const output = this.layers(x, (weight) => onBackward(weight, () => this.backwardEnds(micro)));
       this.spans.push({ label: `F${micro}`, kind: 'forward', group: micro, start, end: now() });
-      return onBackward(output, () => this.began.set(micro, now()));
+      if (output.requiresGrad)
+        output.registerHook((gradient) => {
+          this.began.set(micro, now());
+          gradient.dispose();
+        });
+      return output;
     });
   }
 

@@ -1,42 +1,43 @@
 /**
- * @file All-reduce. A small tensor goes to one member, which answers all. Of a large one several members collect a part each, so that no
- * member takes and answers more than its share: a reduce-scatter and an all-gather, as in Rabenseifner's algorithm
- * (Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005), with every part sent directly.
+ * @file The all-reduce of a data-parallel pass: of a large tensor several members collect a part each, so that no member takes and answers
+ * more than its share. A reduce-scatter and an all-gather, as in Rabenseifner's algorithm (Thakur, Rabenseifner and Gropp, "Optimization of
+ * Collective Communication Operations in MPICH", 2005), with every part sent directly.
+ *
+ * Each part is a meeting of its own. A call that some members give up may have met at one collector and not at another; what is left at the
+ * second must never meet a later call, or a sum would be of two. So this is for callers whose tags name every call differently, and
+ * that make no other after one has failed. What a program reduces itself meets as a whole, at one member.
  */
 import { concat, noGrad, type Tensor } from '@backwire/tensor';
 import { untracked } from '@backwire/tensor/internal';
 import { dtypeBytes } from '@backwire/wire/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
-import type { CallOptions } from '../base/options.ts';
 import type { CollectiveTags, MeetOptions } from './collectives.ts';
 
 /** Fewer bytes are not worth a message of their own. */
 const PART_BYTES = 64 * 1024;
 
-/** A tag of every value: those of different sizes meet nowhere, or their parts would wait for each other. */
-const SIZE = 'shape and dtype';
-
-export interface ReduceOptions extends CallOptions {
+export interface PartsOptions {
   /** The members by name, this worker among them. */
   readonly workers: readonly string[];
-  readonly tags?: CollectiveTags | undefined;
+  /** They name this call and no other. */
+  readonly tags: CollectiveTags;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Brings a value to a meeting, as `Collectives.meet`. */
 type Meet = (name: string, value: Tensor, options: MeetOptions) => Promise<Tensor>;
 
 /**
- * What all members' tensors add up to, element by element in the order of their names, so that every member has the same bits. The
- * caller owns it.
+ * What `meet` makes of all members' tensors, which have one shape and dtype; the same bits for every member. The caller owns it.
+ * @throws what the first part that failed rejects with; nothing of this worker's waits anywhere then.
  */
-export async function allReduce(
+export async function reduceInParts(
   meet: Meet,
   name: string,
   tensor: Tensor,
-  { signal, ...options }: ReduceOptions,
+  { signal, ...options }: PartsOptions,
 ): Promise<Tensor> {
   const parts = partsOf(tensor, options.workers.length);
-  const tags = { ...options.tags, [SIZE]: `[${tensor.shape.join(', ')}] ${tensor.dtype} ${tensor.layout}` };
   const over = new AbortController();
   const withdraw = (): void => over.abort(signal?.reason);
   if (signal?.aborted === true) withdraw();
@@ -47,7 +48,7 @@ export async function allReduce(
     // One line at a time says whom this worker waits for: that of the first part which has not come.
     const speaks = (): boolean => answers.indexOf(undefined) === collector;
     try {
-      answers[collector] = await meet(name, part, { ...options, tags, signal: over.signal, collector, speaks });
+      answers[collector] = await meet(name, part, { ...options, signal: over.signal, collector, speaks });
     } catch (error) {
       failure ??= { error };
       // What was brought to the other members is of no use to anybody.
@@ -81,13 +82,11 @@ function partsOf(tensor: Tensor, members: number): Tensor[] {
   );
 }
 
-/** What was one tensor as one again. It is of no scope, as nothing is that a call answers. */
+/** What was one tensor as one again. */
 function joined(answers: readonly Tensor[], shape: readonly number[]): Tensor {
   if (answers.length === 1) return answers[0] as Tensor;
-  return untracked(() => {
-    const line = concat(answers);
-    const whole = line.reshape(shape);
-    for (const one of [line, ...answers]) one.release();
-    return whole;
-  });
+  const line = concat(answers);
+  const whole = line.reshape(shape);
+  for (const one of [line, ...answers]) one.release();
+  return whole;
 }

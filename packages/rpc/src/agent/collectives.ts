@@ -374,15 +374,12 @@ type Arguments = [
 
 const NO_TAGS: CollectiveTags = Object.freeze({});
 
-/** What an all-reduce adds to those of its caller. */
-const OWN_TAGS = 1;
-
 /** A peer's tags, checked: texts and numbers, no more than so many. */
 function checkTags(tags: unknown): CollectiveTags {
   if (tags === undefined) return NO_TAGS;
   const entries = typeof tags === 'object' && tags !== null ? Object.entries(tags) : undefined;
   const known = entries?.every(([, value]) => typeof value === 'string' || typeof value === 'number');
-  if (entries === undefined || known !== true || entries.length > MAX_COLLECTIVE_TAGS + OWN_TAGS)
+  if (entries === undefined || known !== true || entries.length > MAX_COLLECTIVE_TAGS)
     throw new TypeError('malformed tags of a collective');
   return Object.fromEntries(entries);
 }

@@ -26,7 +26,7 @@ export function answer(arrivals: ReadonlyMap<string, Brought>): void {
     return;
   }
   try {
-    const result = reduced(values, combine);
+    const result = reduced(names, values, combine);
     for (const arrival of arrivals.values()) arrival.resolve(untracked(() => result.detach()));
     result.release();
   } catch (error) {
@@ -36,16 +36,29 @@ export function answer(arrivals: ReadonlyMap<string, Brought>): void {
   }
 }
 
-/** In the order of names, so that every run gives the same bits. */
-function reduced(values: readonly unknown[], combine: 'sum' | 'mean'): Tensor {
-  const [first, ...rest] = values.map((value) => {
+/** In the order of names, so that every run gives the same bits. @throws TypeError for what cannot be added up, with whose it is. */
+function reduced(names: readonly string[], values: readonly unknown[], combine: 'sum' | 'mean'): Tensor {
+  const tensors = values.map((value) => {
     if (!(value instanceof Tensor)) throw new TypeError('only tensors can be reduced');
     return value as Tensor;
   });
+  const [first, ...rest] = tensors as [Tensor, ...Tensor[]];
+  const kind = kindOf(first);
+  const other = tensors.findIndex((t) => kindOf(t) !== kind);
+  if (other !== -1) {
+    const [one, two] = [names[0], names[other]];
+    throw new TypeError(
+      `worker '${one}' brought a tensor of ${kind}, worker '${two}' one of ${kindOf(tensors[other] as Tensor)}`,
+    );
+  }
   return sweep(() => {
-    const sum = rest.reduce((so, next) => so.add(next), first as Tensor);
+    const sum = rest.reduce((so, next) => so.add(next), first);
     return combine === 'mean' ? sum.div(values.length) : rest.length > 0 ? sum : sum.detach();
   });
+}
+
+function kindOf({ shape, dtype }: Tensor): string {
+  return `shape [${shape.join(', ')}] and dtype ${dtype}`;
 }
 
 export function reduces(combine: Combine): combine is 'sum' | 'mean' {

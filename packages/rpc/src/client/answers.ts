@@ -96,6 +96,7 @@ export class Answers {
     try {
       if (call.follower?.gradless === true) for (const tensor of tensors) tensor.requiresGrad = false;
       const value = this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors);
+      call.scope?.adopt(value);
       stream.item(value, arrived.seq, freeing(this.decoding.takeUnclaimed(), tensors));
     } catch (error) {
       this.calls.cancel(call.id, () => this.unread(error, call));
@@ -115,6 +116,7 @@ export class Answers {
 
   private resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
     this.decoding.takeUnclaimed(); // what is in the value is the program's
+    if (call.mode !== 'message') call.scope?.adopt(value);
     this.calls.resolve(call, value, reply);
   }
 }

@@ -1,5 +1,5 @@
 /** @file Outgoing calls: what the hooks make of them, opened, written, with the delays that are injected. */
-import { ambient } from '@backwire/tensor/internal';
+import { ambient, scopeHere } from '@backwire/tensor/internal';
 import { FrameFlag, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
 import { aborted, leaving, timedOut } from './call-errors.ts';
@@ -190,6 +190,8 @@ export class Caller {
       call = new PendingCall(peer, form, timeoutMs, now, answer, within);
       call.site = this.callSites.note(form.above, now);
       if (follower !== undefined) call.follower = follower;
+      const scope = scopeHere();
+      if (scope !== undefined) call.scope = scope;
       const { deadline } = call;
       this.checkSignal(options?.signal, peer);
       if (deadline - now < 1) throw timedOut(timeoutMs, 'no', peer.worker);

@@ -1,4 +1,5 @@
 /** @file One outgoing call that is not settled. */
+import type { CurrentScope } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
@@ -55,6 +56,7 @@ interface Rare {
   raw?: boolean;
   deadline?: number;
   follower?: CallFollower | undefined;
+  scope?: CurrentScope;
   signal?: AbortSignal;
   onAbort?: () => void;
 }
@@ -137,6 +139,14 @@ export class PendingCall implements Ticket {
   }
   set follower(value: CallFollower) {
     this.seldom.follower = value;
+  }
+
+  /** Whose the tensors of the answer are; undefined where the program has no scope. */
+  get scope(): CurrentScope | undefined {
+    return this.rare?.scope;
+  }
+  set scope(value: CurrentScope) {
+    this.seldom.scope = value;
   }
 
   /** Calls `abort` when the signal does, until `unwatch`. */

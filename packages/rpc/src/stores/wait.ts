@@ -36,7 +36,7 @@ export function settleWait(
       if (settled) return;
       settled = true;
       clearTimeout(timer);
-      if (signal !== undefined) unwatchAbort(signal, onAbort);
+      if (signal) unwatchAbort(signal, onAbort);
       unwatchAbort(closing, onClose);
       unpark?.();
       if (error === undefined) resolve();
@@ -55,7 +55,7 @@ export function settleWait(
     };
     // Longer than a timer can be is as good as for ever.
     if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS) timer = setTimeout(onTimeout, timeoutMs);
-    if (signal !== undefined) watchAbort(signal, onAbort);
+    if (signal) watchAbort(signal, onAbort);
     watchAbort(closing, onClose);
     unpark = park(settle);
     if (settled) unpark();

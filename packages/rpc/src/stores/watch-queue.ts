@@ -22,7 +22,7 @@ export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
     this.signal = signal;
     // Over before anything began: there is nothing to stop.
     if (signal?.aborted) this.ended = true;
-    else if (signal !== undefined) watchAbort(signal, this.onAbort);
+    else if (signal) watchAbort(signal, this.onAbort);
   }
 
   push(event: StoreEvent): void {
@@ -43,7 +43,7 @@ export class WatchQueue implements AsyncIterableIterator<StoreEvent> {
   end(): void {
     if (this.ended) return;
     this.ended = true;
-    if (this.signal !== undefined) unwatchAbort(this.signal, this.onAbort);
+    if (this.signal) unwatchAbort(this.signal, this.onAbort);
     for (const reader of this.readers.splice(0)) reader({ value: undefined, done: true });
     this.stop();
   }

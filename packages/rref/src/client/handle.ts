@@ -1,6 +1,7 @@
 /** @file The RRef that programs hold: one class for the owner's own handles and for those of users. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import { CALL_OPTIONS, refuseUnknown, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
+import { scopeHere } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import type { Target } from '../messages/handle-transfer.ts';
@@ -118,7 +119,9 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
       const payload = encodeFetch(this.rref, this.#session.host.self.id);
       const message = { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] };
       const reply = await this.#session.requests.ask(this, message, options, 'to_here');
-      return this.#session.host.decodeValue(reply.payload, reply.tensors, this.owner()) as T;
+      const value = this.#session.host.decodeValue(reply.payload, reply.tensors, this.owner());
+      scopeHere()?.adopt(value);
+      return value as T;
     });
   }
 

@@ -10,7 +10,7 @@ import { sameShape } from '../shape.ts';
 import { sparseCooTensor } from '../ops/sparse/coo.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Module, type Callable } from './module.ts';
-import { ownedReduces, replicas } from './replicas.ts';
+import { partReduces, replicas, type PartReduce } from './replicas.ts';
 import { checkOptionNames } from '../option-names.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
@@ -206,24 +206,28 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     signal?.addEventListener('abort', withdraw, { once: true });
     const sent = buckets.map(async (bucket) => this.send(bucket));
     const results = await Promise.all(sent).finally(() => signal?.removeEventListener('abort', withdraw));
-    const owned = this.ownsAnswers();
+    const owned = this.hook === undefined && (this.alone || this.partReduce !== undefined);
     return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
   }
 
-  /** Whether nobody else has what the buckets hold and what comes of them: no hook has seen it, nor a group of the program's own. */
-  private ownsAnswers(): boolean {
-    const { group } = this;
-    if (this.hook !== undefined) return false;
-    return (
-      group === undefined || group.size === 1 || ownedReduces.has((group as { readonly allReduce: object }).allReduce)
-    );
+  private get alone(): boolean {
+    return this.group === undefined || this.group.size === 1;
+  }
+
+  /** The group's own reduction for passes; a group of the program's has none. What it takes and gives nobody else has. */
+  private get partReduce(): PartReduce | undefined {
+    return this.group === undefined
+      ? undefined
+      : partReduces.get((this.group as { readonly allReduce: object }).allReduce);
   }
 
   private async send(bucket: Bucket): Promise<Tensor> {
-    if (this.hook !== undefined) return unlessAborted(this.hook(bucket), bucket.signal);
-    const { group } = this;
+    const { hook, group, partReduce } = this;
+    const { signal, tags } = bucket;
+    if (hook !== undefined) return unlessAborted(hook(bucket), signal);
     if (group === undefined || group.size === 1) return bucket.buffer();
-    return this.met(group.allReduce(bucket.dense(), 'mean', { signal: bucket.signal, tags: bucket.tags }));
+    if (partReduce !== undefined) return this.met(partReduce(bucket.dense(), { signal, tags }));
+    return this.met(group.allReduce(bucket.dense(), 'mean', { signal, tags }));
   }
 
   /** What the group makes of this worker's part; without an answer nobody knows who is in step. */
@@ -238,21 +242,43 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
   /**
    * Which parameters travel together. In a group the workers agree once which gradients are sparse, in their first pass: a worker
-   * that has no gradient, or an ended one, cannot know.
+   * that has no gradient, or an ended one, cannot know. @throws Error on all of them where their parameters are not the same.
    */
   private async plan(gradientOf: (p: Parameter) => Tensor | null, options: Exchange): Promise<readonly BucketPlan[]> {
     const parameters = this.module.parameters().filter((p) => p.requiresGrad);
     const known = this.layout?.flatMap((plan) => plan.parameters);
     if (known?.length === parameters.length && parameters.every((p) => known.includes(p)) && this.group !== undefined)
       return this.layout as readonly BucketPlan[];
-    const flags = Float32Array.from(parameters, (p) => (gradientOf(p)?.layout === 'sparse_coo' ? 1 : 0));
+    const sparse = parameters.map((p) => gradientOf(p)?.layout === 'sparse_coo');
     const { group } = this;
-    const agreed =
-      group === undefined || group.size === 1 || flags.length === 0
-        ? flags
-        : ((await this.met(group.allReduce(tensor(flags), 'sum', options))).dataSync() as Float32Array);
-    return (this.layout = planBuckets(parameters, (i) => agreed[i] !== 0, this.bucketBytes));
+    if (group === undefined || group.size === 1 || parameters.length === 0)
+      return (this.layout = planBuckets(parameters, (i) => sparse[i] === true, this.bucketBytes));
+    const marks = parameters.map(markOf);
+    const said = Float64Array.from([...sparse.map(Number), ...marks, ...marks.map((mark) => mark ** 2)]);
+    const heard = (await this.met(group.allReduce(tensor(said), 'sum', options))).dataSync() as Float64Array;
+    const [flags, sums, squares] = [0, 1, 2].map((k) => heard.subarray(k * marks.length, (k + 1) * marks.length)) as [
+      Float64Array,
+      Float64Array,
+      Float64Array,
+    ];
+    // All marks are equal exactly where their sum's square is as many times the sum of their squares.
+    const other = sums.findIndex((sum, i) => sum ** 2 !== group.size * (squares[i] as number));
+    if (other !== -1) {
+      const { shape, dtype } = parameters[other] as Parameter;
+      const text = `the replicas of this group differ in parameter ${other} of ${parameters.length}, which has shape [${shape.join(', ')}] and dtype ${dtype} here`;
+      const error = new Error(text);
+      this.fail(error);
+      throw error;
+    }
+    return (this.layout = planBuckets(parameters, (i) => flags[i] !== 0, this.bucketBytes));
   }
+}
+
+/** A number for a shape and dtype; small enough that sums of squares over a group are exact. */
+function markOf({ shape, dtype }: Parameter): number {
+  let mark = 0x811c9dc5;
+  for (const char of `${dtype} ${shape.join()}`) mark = Math.imul(mark ^ (char.codePointAt(0) as number), 0x01000193);
+  return (mark ^ (mark >>> 16)) & 0xffff;
 }
 
 /** A parameter with its gradient, and whether that is the library's own: nobody else has it. */
@@ -326,6 +352,7 @@ class Bucket implements GradBucket {
   readonly tags: Tags;
   private readonly plan: BucketPlan;
   private readonly flat: Tensor;
+  private sent: Tensor | undefined;
 
   /** A parameter without a gradient counts as zero, so that all workers agree. */
   constructor(
@@ -369,7 +396,7 @@ class Bucket implements GradBucket {
 
   /** What a group reduces: other members' sparse gradients have other indices. */
   dense(): Tensor {
-    return this.plan.sparse ? noGrad(() => this.flat.toDense()) : this.flat;
+    return (this.sent = this.plan.sparse ? noGrad(() => this.flat.toDense()) : this.flat);
   }
 
   /** The parts of an answer, a copy for each parameter. `owned`: nobody else has the answer or the buffer, and both are freed. */
@@ -378,11 +405,13 @@ class Bucket implements GradBucket {
     if (sparse) {
       const [only] = parameters as [Parameter];
       if (!sameShape(result.shape, only.shape)) throw sizeError(result, only);
-      return [[only, result, owned && result !== this.flat]];
+      const ours = owned && result !== this.flat;
+      if (ours) for (const done of [this.flat, this.sent]) done?.release();
+      return [[only, result, ours]];
     }
     if (result.size !== this.flat.size) throw sizeError(result, this.flat);
     const parts = sweep(() => this.split(result.toDense()).map((part) => part.clone()));
-    if (owned) for (const done of new Set([result, this.flat])) done.release();
+    if (owned) for (const done of [result, this.flat]) done.release();
     return parts.map((part, i) => [parameters[i] as Parameter, part, owned]);
   }
 

@@ -15,8 +15,14 @@ export interface RunningReplica {
 /** Called synchronously before each forward of a `DistributedDataParallel`; distributed autograd listens. */
 export const replicas: { onForward: ((replica: RunningReplica) => void) | undefined } = { onForward: undefined };
 
+/** The mean over a group, for a data-parallel pass; the caller owns the answer, and nobody has the tensor any more when it comes. */
+export type PartReduce = (
+  tensor: Tensor,
+  options: { readonly tags: Readonly<Record<string, string | number>>; readonly signal: AbortSignal },
+) => Promise<Tensor>;
+
 /**
- * All-reduces whose answers are their caller's alone, so that a replica may free them, and which have done with what they were given when
- * they answer. The functions and not their groups: a wrapper around a group may have one of its own.
+ * What a pass may call in place of a group's `allReduce`: its tags name every call differently, and none follows one that failed. By the
+ * functions and not by their groups: a wrapper around a group may have one of its own, which is called then.
  */
-export const ownedReduces = new WeakSet<object>();
+export const partReduces = new WeakMap<object, PartReduce>();

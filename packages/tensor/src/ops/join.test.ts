@@ -94,6 +94,13 @@ describe(`on ${backendName()}`, () => {
     for (const t of kept) t.dispose();
   });
 
+  it('what is very large stays where the system can have its memory back', () => {
+    const large = tensor(new Float32Array(17 * 2 ** 20).fill(3));
+    const [copy, joined] = [large.clone(), concat([large, large])];
+    expect([copy, joined].map(({ storage }) => storage.onDevice)).toEqual([false, false]);
+    expect([copy.select(0, -1).item(), joined.select(0, -1).item()]).toEqual([3, 3]);
+  });
+
   it('frees what it has taken when an operand cannot be read', () => {
     const good = tensor(numbers(4_000)).mul(1);
     const gone = tensor(numbers(4_000)).mul(1);

@@ -1,6 +1,7 @@
 /** @file Calls device kernels on Tensors, or answers undefined where the host loop should do the work. */
 import { relieveDevice } from '../device-memory.ts';
 import { dtypes, type DType } from '../dtype.ts';
+import { TensorError } from '../errors.ts';
 import { aligned, readBytes, over } from '../host.ts';
 import { contiguousStrides, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
@@ -83,21 +84,23 @@ export function runKernel<D extends DType>(
   }
 }
 
+/** What is larger than this is rare, and would stay the heap's when it is gone: WebAssembly gives no memory back. */
+const MAX_WRITTEN_BYTES = 64 * 2 ** 20;
+
 /**
  * A contiguous tensor whose bytes `write` gives, in the device's own memory where that can be written from here and its size pays: such
  * memory is used again when the tensor is gone, where an array would be the collector's. Read operands in `write`, not before: making room
  * may move the device's memory.
  */
 export function written<D extends DType>(dtype: D, shape: Shape, write: (bytes: Uint8Array) => void): Tensor<D> {
-  const size = sizeOf(shape);
-  const backend = isDeviceDType(dtype) ? backendWorth('elementwise', size) : undefined;
-  if (backend?.make === undefined) {
-    const bytes = new Uint8Array(size * dtypes[dtype].bytes);
+  const nbytes = sizeOf(shape) * dtypes[dtype].bytes;
+  const made = isDeviceDType(dtype) && nbytes <= MAX_WRITTEN_BYTES ? roomFor(dtype, sizeOf(shape)) : undefined;
+  if (made === undefined) {
+    const bytes = new Uint8Array(nbytes);
     write(bytes);
     return over(new Storage(bytes), dtype, shape);
   }
-  relieveDevice();
-  const device = backend.make(size, dtype as DeviceDType);
+  const { backend, device } = made;
   try {
     write(backend.view(device) as Uint8Array);
   } catch (error) {
@@ -105,6 +108,19 @@ export function written<D extends DType>(dtype: D, shape: Shape, write: (bytes: 
     throw error;
   }
   return over(new Storage({ device, backend }), dtype, shape);
+}
+
+/** Memory of the device; undefined where it is not worth it, cannot be addressed, or is full. */
+function roomFor(dtype: DeviceDType, size: number): { backend: Backend; device: DeviceBuffer } | undefined {
+  const backend = backendWorth('elementwise', size);
+  if (backend?.make === undefined) return undefined;
+  relieveDevice();
+  try {
+    return { backend, device: backend.make(size, dtype) };
+  } catch (error) {
+    if (error instanceof TensorError) return undefined;
+    throw error;
+  }
 }
 
 /** A contiguous copy of a permuted view made by the device, when it has the memory and that pays. */

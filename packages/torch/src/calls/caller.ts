@@ -9,7 +9,7 @@ import {
   type CallForm,
   type CallMaker,
 } from '@backwire/rpc/internal';
-import { runAtRoot } from '@backwire/tensor/internal';
+import { runAtRoot, scopeHere } from '@backwire/tensor/internal';
 import type { ArrivedBody } from '../links/bodies.ts';
 import type { TorchPeer } from '../links/peer.ts';
 import { readResponse, writeCommand } from '../messages/codec.ts';
@@ -135,7 +135,7 @@ export class Caller implements CallMaker {
       answer.reject(error);
       return;
     }
-    this.send(peer, { body, writing, wrap: true, call }, options, expected, answer);
+    this.send(peer, { body, writing, wrap: true, call }, options, expected, intoScope(answer));
   }
 
   /** As `command`, as a promise. */
@@ -299,4 +299,17 @@ function cancelled(signal: AbortSignal | undefined, peer: WorkerInfo, executed: 
 function late(timeoutMs: number, peer: WorkerInfo): RpcError {
   const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error; the call was to worker '${peer.name}'`;
   return new RpcError('deadline-exceeded', text, { executed: 'maybe', peer });
+}
+
+/** As `answer`; the tensors of what comes belong to the scope in which it was asked for. */
+function intoScope(answer: Answer): Answer {
+  const scope = scopeHere();
+  if (scope === undefined) return answer;
+  return {
+    resolve: (value) => {
+      scope.adopt(value);
+      answer.resolve(value);
+    },
+    reject: (error) => answer.reject(error),
+  };
 }
