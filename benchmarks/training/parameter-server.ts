@@ -5,6 +5,7 @@ import { type Job, lastPass, PASS, passes, runExample, runPlain, runPython, type
 const BATCH = 128;
 const TRAINERS = 2;
 const LR = 0.02;
+
 interface Summary extends Run {
   /** Milliseconds of all trainers together. */
   readonly phaseMs: Readonly<Record<string, number>>;

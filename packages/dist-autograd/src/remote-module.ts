@@ -1,12 +1,12 @@
 /** @file RemoteModule: a module that lives on another worker and is called like one that is here. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type To } from '@backwire/rpc';
 import {
-  adoptArguments,
   CALL_OPTIONS,
   refuseUnknown,
   show,
   invokeServed,
   nameOf,
+  runInScope,
   served,
   servedClassOf,
   systemError,
@@ -15,7 +15,7 @@ import {
   type Kind,
 } from '@backwire/rpc/internal';
 import { createRRef, isRRef, remote, type RRef } from '@backwire/rref';
-import { nn, scope, type Named, type Parameter } from '@backwire/tensor';
+import { nn, type Named, type Parameter } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { modulesOf, type RemoteModules } from './api.ts';
 import { parseRemoteDevice } from './remote-device.ts';
@@ -288,11 +288,7 @@ const callForward = systemFunction(
     const module = publishing(await moduleAt(rref), 'forward');
     if (!Array.isArray(args)) throw malformed();
     const forward = (): unknown => module.forward(...args);
-    if (servedClassOf(module)?.scope !== true) return forward();
-    return scope(() => {
-      adoptArguments(args);
-      return forward();
-    });
+    return servedClassOf(module)?.scope === true ? runInScope(args, forward) : forward();
   },
   MODULES,
 );

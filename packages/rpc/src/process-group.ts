@@ -46,12 +46,7 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
     checkTensor(tensor, 'allReduce()');
-    const own = untracked(() => noGrad(() => tensor.detach()));
-    try {
-      return await meet(op)(`reduce/${op}`, own, { ...o, workers: names });
-    } finally {
-      own.release();
-    }
+    return withOwn(tensor, (own) => meet(op)(`reduce/${op}`, own, { ...o, workers: names }));
   };
   partReduces.set(allReduce, (tensor, options) =>
     reduceInParts(meet('mean'), 'reduce/parts', tensor, { ...options, workers: names }),
@@ -65,10 +60,21 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
       if (!Number.isInteger(from) || from < 0 || from >= names.length)
         throw new RangeError(`no member has rank ${from}`);
       if (from === rank) checkTensor(tensor, 'broadcast()');
-      const own = from === rank ? noGrad(() => tensor.detach()) : null;
-      return plain(await running(agent).collectives.meet(`broadcast/${from}`, own, 'first', { ...o, workers: names }));
+      const bring = async (value: Tensor | null): Promise<Tensor> =>
+        plain(await running(agent).collectives.meet(`broadcast/${from}`, value, 'first', { ...o, workers: names }));
+      return from === rank ? withOwn(tensor, bring) : bring(null);
     },
   };
+}
+
+/** Brings a handle outside of the graph, which is released when that is over. */
+async function withOwn(tensor: Tensor, bring: (own: Tensor) => Promise<Tensor>): Promise<Tensor> {
+  const own = untracked(() => noGrad(() => tensor.detach()));
+  try {
+    return await bring(own);
+  } finally {
+    own.release();
+  }
 }
 
 /** @throws TypeError for what these collectives cannot take. */

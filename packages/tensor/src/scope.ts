@@ -83,7 +83,8 @@ export function scopeHere(): CurrentScope | undefined {
 
 /**
  * Frees, when what `fn` returns has settled, the tensors that were created inside and are neither reachable from the result nor
- * kept. Holds across `await`: what a call of another worker answers before that is created inside, too. Tensors saved for a backward pass stay usable by it. On a throw, all but the kept are freed.
+ * kept. Holds across `await`: what a call of another worker answers before the end is created inside, too. Tensors saved for a backward
+ * pass stay usable by it. On a throw, all but the kept are freed.
  * @param fn what is run; tensors in what it gives, or resolves with, stay
  * @example
  * ```ts

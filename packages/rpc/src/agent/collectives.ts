@@ -1,4 +1,7 @@
-/** @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers; where a caller says so, another. */
+/**
+ * @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers;
+ * where a caller says so, another.
+ */
 import { keep } from '@backwire/tensor';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { systemFunction } from '../base/definitions.ts';

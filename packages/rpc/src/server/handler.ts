@@ -9,14 +9,17 @@ export function invokeAdopted(definition: Definition, args: readonly unknown[]):
   return invoke(definition, args);
 }
 
-/** The result outlives the scope, as does what the handler gave to `keep`. */
-export function runInScope(definition: Definition, args: readonly unknown[]): unknown {
-  return scope(() => invokeAdopted(definition, args));
+/** Runs `run` in a scope that has its arguments. The result outlives the scope, as does what was given to `keep`. */
+export function runInScope<T>(args: readonly unknown[], run: () => T): T {
+  return scope(() => {
+    adoptArguments(args);
+    return run();
+  });
 }
 
 /** Runs a handler, in a scope of its own where it wants one. */
 export function runHandler(definition: Definition, args: readonly unknown[]): unknown {
-  return definition.scope ? runInScope(definition, args) : invoke(definition, args);
+  return definition.scope ? runInScope(args, () => invoke(definition, args)) : invoke(definition, args);
 }
 
 /** The tensors and references in the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */

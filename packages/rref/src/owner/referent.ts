@@ -1,10 +1,10 @@
 /** @file What an RRef refers to, seen from its owner: the name of its type, the methods that peers may call, and second handles. */
-import { keep, scope, Tensor } from '@backwire/tensor';
+import { keep, Tensor } from '@backwire/tensor';
 import { shareHandle, tensorsIn } from '@backwire/tensor/internal';
 import { valueTypeOf } from '@backwire/wire/internal';
 import { RpcError } from '@backwire/rpc';
 import {
-  adoptArguments,
+  runInScope,
   checkTensorsServed,
   definitionOfInstance,
   served,
@@ -96,8 +96,7 @@ function staticOf({ name, body }: Definition, method: string): Definition | unde
 
 /** As a scoped handler: at the end what it got and made is freed, unless returned or kept. A generator has yet to begin then. */
 function inScope(run: () => unknown, args: readonly unknown[]): unknown {
-  return scope(() => {
-    adoptArguments(args);
+  return runInScope(args, () => {
     const result = run();
     if (isStream(result)) keep(args);
     return result;

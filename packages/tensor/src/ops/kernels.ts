@@ -93,8 +93,9 @@ const MAX_WRITTEN_BYTES = 64 * 2 ** 20;
  * may move the device's memory.
  */
 export function written<D extends DType>(dtype: D, shape: Shape, write: (bytes: Uint8Array) => void): Tensor<D> {
-  const nbytes = sizeOf(shape) * dtypes[dtype].bytes;
-  const made = isDeviceDType(dtype) && nbytes <= MAX_WRITTEN_BYTES ? roomFor(dtype, sizeOf(shape)) : undefined;
+  const size = sizeOf(shape);
+  const nbytes = size * dtypes[dtype].bytes;
+  const made = isDeviceDType(dtype) && nbytes <= MAX_WRITTEN_BYTES ? roomFor(dtype, size) : undefined;
   if (made === undefined) {
     const bytes = new Uint8Array(nbytes);
     write(bytes);

@@ -1,9 +1,8 @@
 /** @file Incoming requests: read, run, answered. What each kind of request does is in a table that the parts above fill. */
 import { RemoteModule } from '@backwire/dist-autograd';
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
-import { adoptArguments, invokeServed, type Definition } from '@backwire/rpc/internal';
+import { invokeServed, runInScope, type Definition } from '@backwire/rpc/internal';
 import { runClean, type OpObserver } from '@backwire/tensor/internal';
-import { scope } from '@backwire/tensor';
 import type { ArrivedBody } from '../links/bodies.ts';
 import { discard } from '../links/bodies.ts';
 import type { Caller as Asker } from '../links/door.ts';
@@ -257,11 +256,8 @@ function methodOf(names: Names, object: unknown, name: string): (...args: readon
 }
 
 function invoked(definition: Definition, args: readonly unknown[]): unknown {
-  if (!definition.scope) return invokeServed(definition, args);
-  return scope(() => {
-    adoptArguments(args);
-    return invokeServed(definition, args);
-  });
+  const invoke = (): unknown => invokeServed(definition, args);
+  return definition.scope ? runInScope(args, invoke) : invoke();
 }
 
 function called(runnable: Runnable): unknown {
