@@ -43,7 +43,7 @@ class Run:
         for step in steps:
             self.step(fn, worker, step, values, rrefs)
             for t in values[-3:]:
-                self.scale = max(self.scale, t.detach().abs().max().item())
+                self.saw([t.detach().abs().max().item()])
         return values if fn < 0 else [values[i % len(values)] for i in functions[fn]["out"]]
 
     def call(self, fn, call, values, rrefs=()):
@@ -122,14 +122,19 @@ class Run:
         gradients = {name: self.numbers(t.grad) for name, t in self.names()}
         if optimizer:
             optimizer.step()
-        return {"roots": roots, "gradients": gradients, "parameters": {name: self.numbers(t) for name, t in self.names()}}
+        parameters = {name: self.numbers(t) for name, t in self.names()}
+        return {"roots": roots, "gradients": gradients, "parameters": parameters, "scale": self.scale}
 
     def numbers(self, t):
         if t is None:
             return None
         found = t.detach().to_dense().double().flatten().tolist()
-        self.scale = max([self.scale, *map(abs, found)])
+        self.saw(found)
         return found
+
+    def saw(self, numbers):
+        """What has overflowed says nothing of the size of the others."""
+        self.scale = max([self.scale, *(abs(v) for v in numbers if math.isfinite(v))])
 
 
 def answer(program):
@@ -138,8 +143,7 @@ def answer(program):
     if program["optimizer"]:
         options = {SNAKE.get(name, name): value for name, value in program["optimizer"]["options"].items()}
         optimizer = getattr(torch.optim, program["optimizer"]["name"])([t for _, t in run.names()], **options)
-    iterations = [run.iterate(optimizer) for _ in range(program["iterations"])]
-    return {"iterations": iterations, "scale": run.scale if math.isfinite(run.scale) else 1.0}
+    return {"iterations": [run.iterate(optimizer) for _ in range(program["iterations"])]}
 
 
 serve({"torch": torch.__version__}, lambda programs: [answer(program) for program in programs])

@@ -13,14 +13,14 @@ export interface Iteration {
   readonly gradients: Named;
   /** After the optimiser's step. */
   readonly parameters: Named;
+  /** PyTorch's only: the largest finite number that was seen until then. A later one has no part in how exact this iteration is. */
+  readonly scale?: number | undefined;
 }
 
 export interface Outcome {
   readonly iterations: readonly Iteration[];
   /** What the program failed with. */
   readonly failure?: string | undefined;
-  /** PyTorch's only: the largest number that was seen on the way. */
-  readonly scale?: number | undefined;
 }
 
 /**
@@ -36,8 +36,8 @@ export function differenceOf(ours: Outcome, torchs: Outcome, dtype: 'float32' | 
   if (ours.failure !== undefined || torchs.failure !== undefined) {
     return ours.failure === undefined ? `only PyTorch fails: ${torchs.failure}` : `it fails: ${ours.failure}`;
   }
-  const room = roomOf(dtype, torchs.scale ?? 1);
   for (const [i, wanted] of torchs.iterations.entries()) {
+    const room = roomOf(dtype, wanted.scale ?? 1);
     const found = ours.iterations[i];
     if (found === undefined) return `iteration ${i} is missing`;
     const roots = wanted.roots.map((pass, k) => differ(pass, found.roots[k] ?? null, room));
@@ -57,7 +57,9 @@ function differ(wanted: Numbers, found: Numbers, room: number): string | undefin
   // What travelled from Python has undefined for none.
   if ((wanted ?? null) === null && (found ?? null) === null) return undefined;
   const words = `${JSON.stringify(found)} instead of ${JSON.stringify(wanted)}`;
-  const close =
-    wanted?.length === found?.length && wanted?.every((v, i) => Math.abs(v - (found?.[i] as number)) <= room);
+  const near = (a: number, b: number): boolean =>
+    // Whether what overflows is infinite or NaN follows from the order of sums.
+    Number.isFinite(a) ? Math.abs(a - b) <= room : !Number.isFinite(b);
+  const close = wanted?.length === found?.length && wanted?.every((v, i) => near(v, found?.[i] as number));
   return close === true ? undefined : words;
 }
