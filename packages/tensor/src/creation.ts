@@ -255,9 +255,18 @@ export function arange(start: number, ...rest: (number | CreateOptions | undefin
   checkCreated('arange', REAL_NUMBER, dtype);
   checkGrad(dtype, options?.requiresGrad);
   return observedCreation('aten::arange', () => {
-    const values = Float64Array.from({ length: n }, (_, i) => from + i * step);
+    const [high, low] = halves(step);
+    const values = Float64Array.from({ length: n }, (_, i) => from + i * high + i * low);
     return fromArray(encode(values, dtype), dtype, [n], options?.requiresGrad);
   });
+}
+
+/** A number as a sum of two whose products with counts are exact: a sum near zero then keeps what is left of the product, as a fused one. */
+function halves(value: number): readonly [high: number, low: number] {
+  if (Number.isInteger(value)) return [value, 0];
+  const large = value * (2 ** 27 + 1);
+  const high = large - (large - value);
+  return [high, value - high];
 }
 
 /** `count` values from `start` to `end`, both included. */

@@ -165,6 +165,12 @@ describe('creation', () => {
     expect(arange(3).toArray()).toEqual([0n, 1n, 2n]);
     expect(arange(5, 0, -2).toArray()).toEqual([5n, 3n, 1n]);
     expect(arange(0, 1, 0.25).toArray()).toEqual([0, 0.25, 0.5, 0.75]);
+    // 0.3 is a little less, which a product that is rounded is too coarse to tell.
+    expect(arange(-1.5, 0.5, 0.3, { dtype: 'float64' }).narrow(0, 4, 3).toArray()).toEqual([
+      -0.30000000000000004,
+      -(2 ** -54),
+      0.29999999999999993,
+    ]);
     expect(() => arange(0, 3, -1)).toThrow(/step sign/);
   });
 });
