@@ -5,6 +5,7 @@ import {
   arange,
   backendName,
   complex,
+  einsum,
   fromBytes,
   fromTf,
   full,
@@ -127,6 +128,48 @@ describe('promotion', () => {
     expect(tensor([1, 2]).add(tensor(1, { dtype: 'float64' })).dtype).toBe('float32');
     expect(tensor([true]).add(1).dtype).toBe('int64');
     expect(ints.add(tensor(1.5)).dtype).toBe('float32');
+  });
+});
+
+describe('einsum of truths and bytes', () => {
+  const rows = tensor([
+    [true, false],
+    [true, true],
+  ]);
+  const second = tensor([false, true]);
+
+  it('multiplies and counts them, as PyTorch does', () => {
+    const of = (equation: string, ...operands: Tensor[]): unknown => einsum(equation, ...operands).toArray();
+    expect(of('ij,j->ij', rows, second)).toEqual([
+      [false, false],
+      [false, true],
+    ]);
+    expect(of('i,j->ij', second, second)).toEqual([
+      [false, false],
+      [false, true],
+    ]);
+    expect(of('i,i,i->i', second, second, second)).toEqual([false, true]);
+    expect(of('ij,j', rows.narrow(1, 0, 1), tensor([true]))).toEqual([true, true]);
+    expect(of('ij->ji', rows)).toEqual([
+      [true, true],
+      [false, true],
+    ]);
+    expect(of('ij->i', rows)).toEqual([1n, 2n]);
+    expect(of('ij,k->ik', rows, second)).toEqual([
+      [0n, 1n],
+      [0n, 2n],
+    ]);
+    const bytes = rows.to('int8');
+    expect(of('ij,k->ik', bytes, second.to('int8'))).toEqual([
+      [0n, 1n],
+      [0n, 2n],
+    ]);
+    expect(einsum('ij,j', bytes.narrow(1, 0, 1), tensor([3], { dtype: 'int8' })).dtype).toBe('int8');
+  });
+
+  it('adds up no products of them', () => {
+    for (const equation of ['ij,j', 'ij,jk->ik'])
+      expect(() => einsum(equation, rows, equation === 'ij,j' ? second : rows)).toThrow(/bmm\(\) does not take bool/);
   });
 });
 

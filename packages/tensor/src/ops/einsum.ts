@@ -5,7 +5,7 @@ import { sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { named } from '../named.ts';
 import { bmm } from './matmul.ts';
-import { check, NUMBER, same } from './takes.ts';
+import { ALL, check, same } from './takes.ts';
 
 /** Stands for the dimensions of '...', counted from the last. */
 const dots = (i: number): string => `.${i}`;
@@ -117,14 +117,19 @@ function contracted(a: Term, b: Term, kept: ReadonlySet<string>): Term {
   const [batch, m, k, n] = [size(left, shared), size(left, leftOnly), size(left, inner), size(right, rightOnly)];
   const x = arranged(squeezed(left), [...shared, ...leftOnly, ...inner]).reshape([batch, m, k]);
   const y = arranged(squeezed(right), [...shared, ...inner, ...rightOnly]).reshape([batch, k, n]);
-  const labels = [...shared, ...leftOnly, ...rightOnly, ...ones];
+  // Truths are multiplied, and counted, but their products have no sums, as in PyTorch; what was counted is int64.
+  const apart = inner.length === 0 && (x.dtype === 'bool' || x.dtype !== y.dtype);
+  const product = apart ? x.mul(y) : bmm(x, y);
+  // A sum of one element would count small integers, too.
+  const lone = ones.filter((l) => kept.has(l));
+  const labels = [...shared, ...leftOnly, ...rightOnly, ...lone];
   const shape = [
     ...shared.map((l) => sizeIn(left, l)),
     ...leftOnly.map((l) => sizeIn(left, l)),
     ...rightOnly.map((l) => sizeIn(right, l)),
-    ...ones.map(() => 1),
+    ...lone.map(() => 1),
   ];
-  return summed({ labels, tensor: bmm(x, y).reshape(shape) }, kept);
+  return summed({ labels, tensor: product.reshape(shape) }, kept);
 }
 
 /** Without dimensions of one. */
@@ -172,7 +177,7 @@ function outputOf(text: string, terms: readonly Term[], sizes: ReadonlyMap<strin
  */
 export const einsum = named('aten::einsum', (equation: string, ...tensors: Tensor[]): Tensor => {
   if (tensors.length === 0) throw new ShapeError('einsum(): must provide at least one operand');
-  check('einsum', same(NUMBER), tensors);
+  check('einsum', same(ALL), tensors);
   const [left, right, ...more] = equation.split('->') as [string, string | undefined];
   if (more.length > 0) throw new ShapeError(`einsum(): more than one '->' in '${equation}'`);
   const inputs = left.split(',');

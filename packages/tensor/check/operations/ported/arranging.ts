@@ -241,7 +241,7 @@ const products: Operation[] = [
       });
       return [equation, operands];
     },
-    ['float32', 'float32', 'float64', 'int64', 'complex64', 'float16'],
+    ['float32', 'float32', 'float64', 'int64', 'complex64', 'float16', 'int8', 'bool'],
   ),
   row(
     'cdist',
