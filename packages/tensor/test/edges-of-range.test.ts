@@ -56,6 +56,15 @@ describe('products', () => {
     ]);
   });
 
+  it('along a dimension have slopes as exact as their sums', () => {
+    // Those of the small terms are no difference of sums of the large ones.
+    const found = slope([1000.3, 0.57, 0.0013, 0.7, 0.0021], (t) => t.cumprod(0)) as number[];
+    const x = bw.tensor([1000.3, 0.57, 0.0013, 0.7, 0.0021], { dtype: 'float64', requiresGrad: true });
+    x.cumprod(0).sum().backward();
+    const exact = x.grad?.toArray() as number[];
+    for (const [i, v] of found.entries()) expect(Math.abs(v / (exact[i] as number) - 1)).toBeLessThan(1e-6);
+  });
+
   it('of a sparse matrix leave out what it has no entry for, also beside infinity', () => {
     const indices = bw.tensor([[0], [0]], { dtype: 'int64' });
     const values = bw.tensor([2], { requiresGrad: true });

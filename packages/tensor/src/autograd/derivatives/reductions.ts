@@ -58,6 +58,11 @@ function othersAlong(x: Tensor, dim: number): Tensor {
   return before.mul(after.flip([dim]));
 }
 
+/** The sums of each element and those after it. */
+function fromEnd(t: Tensor, dim: number): Tensor {
+  return t.flip([dim]).cumsum(dim).flip([dim]);
+}
+
 function shapeOf(saved: Saved): Shape {
   return saved.shapes[0] as Shape;
 }
@@ -94,15 +99,14 @@ export const reductions: Readonly<Record<string, Derivative>> = {
   }),
   amax: extreme,
   amin: extreme,
-  cumsum: linear((grad, _saved, { dim }: { dim: number }) =>
-    grad.rank === 0 ? [grad] : [grad.flip([dim]).cumsum(dim).flip([dim])],
-  ),
+  cumsum: linear((grad, _saved, { dim }: { dim: number }) => (grad.rank === 0 ? [grad] : [fromEnd(grad, dim)])),
   cumprod: rule([0, 'output'], (grad, saved, { dim }: { dim: number }) => {
     const x = saved.input(0);
     // Of one element the product is itself, also where it is infinite.
     if (x.rank === 0 || x.shape[dim] === 1) return [grad];
     if (x.detach().eq(0).any().item() !== 0) return [cumprodWithZeros(grad, conj(x), dim)];
     const weighted = grad.mul(conj(saved.output()));
-    return [weighted.sum(dim, true).sub(weighted.cumsum(dim)).add(weighted).div(conj(x))];
+    // Added up from the end: what is left of the sum of all has the rounding of the largest.
+    return [fromEnd(weighted, dim).div(conj(x))];
   }),
 };
