@@ -124,6 +124,18 @@ describe('norms', () => {
   });
 });
 
+describe('powers', () => {
+  it('to nothing have no second derivative, at zero neither', () => {
+    const t = bw.tensor([0, 2], { requiresGrad: true });
+    const [first] = bw.grad([t.pow(0)], [t], { gradOutputs: [bw.ones([2])], createGraph: true });
+    first?.sum().backward();
+    expect([first?.toArray(), t.grad?.add(0).toArray()]).toEqual([
+      [0, 0],
+      [0, 0],
+    ]);
+  });
+});
+
 describe('losses', () => {
   it('smoothed targets of classes that cannot be are infinite, and have slopes', () => {
     const logits = bw.tensor([[MOST, -MOST, 1]], { requiresGrad: true });

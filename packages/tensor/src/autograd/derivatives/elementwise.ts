@@ -8,6 +8,7 @@ import { where } from '../../ops/where.ts';
 import { thresholdGrad } from '../../ops/threshold-gradient.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
+import { isGradEnabled } from '../record.ts';
 import { signOf } from './complex.ts';
 import { crossed, linear, rule } from './rule.ts';
 
@@ -68,8 +69,12 @@ const binaries: Readonly<Record<string, Derivative>> = {
     (grad, saved) => {
       const [x, y] = [saved.input(0), saved.input(1)];
       return [
-        // An exponent of zero has no slope, whatever the base.
-        () => where(y.eq(0), 0, grad.mul(conj(y.mul(x.pow(y.sub(1)))))),
+        // An exponent of zero has no slope, whatever the base, nor has that slope one.
+        () => {
+          const none = y.detach().eq(0);
+          const base = isGradEnabled() ? where(none, 1, x) : x;
+          return where(none, 0, grad.mul(conj(y.mul(base.pow(y.sub(1))))));
+        },
         () => {
           const silent = x.eq(0).logicalAnd(notNegative(y));
           const slope = saved.output().mul(where(silent, 1, x.to(saved.output().dtype)).log());
