@@ -93,6 +93,7 @@ export {
   softsign,
 } from './ops/activations.ts';
 export * from './ops/composite.ts';
+export * from './ops/spread.ts';
 export * from './ops/structure.ts';
 export { cholesky, det, inverse, solve } from './ops/linalg.ts';
 export { angle, complex, conj, imag, real } from './ops/complex-parts.ts';

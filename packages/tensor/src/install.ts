@@ -20,6 +20,7 @@ import { clamp, maskedFill } from './ops/where.ts';
 import * as softmaxes from './ops/softmax.ts';
 import * as activations from './ops/activations.ts';
 import * as composite from './ops/composite.ts';
+import * as spread from './ops/spread.ts';
 import * as structure from './ops/structure.ts';
 import * as linalg from './ops/linalg.ts';
 import * as unary from './ops/unary.ts';
@@ -79,8 +80,8 @@ const methods = exactly({
   logSoftmax: softmaxes.logSoftmax,
   logSumExp: softmaxes.logSumExp,
   lerp: composite.lerp,
-  variance: composite.variance,
-  std: composite.std,
+  variance: spread.variance,
+  std: spread.std,
   norm: composite.norm,
   tile: composite.tile,
   roll: composite.roll,

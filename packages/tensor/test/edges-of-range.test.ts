@@ -136,6 +136,32 @@ describe('powers', () => {
   });
 });
 
+describe('standard deviations', () => {
+  const rows = [
+    [MOST, -MOST, 0, 0],
+    [1, 2, 3, 4],
+    [1, INF, 3, 4],
+    [5, 5, 5, 5],
+  ];
+  const sizes = [MOST * Math.sqrt(2 / 3), Math.sqrt(5 / 3), NAN, 0];
+
+  it('are finite where their squares are not, beside rows of every other kind', () => {
+    const near = (found: unknown): void => {
+      for (const [i, v] of (found as number[]).entries())
+        expect(Number.isNaN(sizes[i]) ? Number.isNaN(v) : Math.abs(v - sizes[i]!) <= 1e-6 * sizes[i]!).toBe(true);
+    };
+    near(bw.std(bw.tensor(rows), 1).toArray());
+    near(bw.std(bw.tensor(rows), 1, { keepDim: true }).squeeze(1).toArray());
+    near([bw.std(bw.tensor(rows[0] as number[])).item()]);
+  });
+
+  it('have slopes there', () => {
+    const root = Math.sqrt(1 / 6);
+    const found = slope(rows.slice(0, 1), (t) => t.std(1)) as number[][];
+    expect(found[0]?.map((v) => Number(v.toFixed(5)))).toEqual([root, -root, 0, 0].map((v) => Number(v.toFixed(5))));
+  });
+});
+
 describe('losses', () => {
   it('smoothed targets of classes that cannot be are infinite, and have slopes', () => {
     const logits = bw.tensor([[MOST, -MOST, 1]], { requiresGrad: true });

@@ -16,11 +16,11 @@ import {
   trailingDims,
 } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
-import { imag, real } from './complex-parts.ts';
 import { defineFunction } from './define.ts';
 import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
 import type { Dims } from './reduce.ts';
+import { variance } from './spread.ts';
 import { maskedFill, where } from './where.ts';
 import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes } from './takes.ts';
 import { whiten } from './whiten.ts';
@@ -28,7 +28,6 @@ import { isHalf, toFloat32 } from '../precision.ts';
 import { alike, inFloat32, inFloat32Both } from './widen.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 
-const SPREAD_OPTIONS: ReadonlySet<string> = new Set(['correction', 'keepDim']);
 const ATTENTION_OPTIONS: ReadonlySet<string> = new Set(['mask', 'causal', 'scale']);
 const BATCH_NORM_OPTIONS = optionNames<BatchNormOptions>()('weight bias runningMean runningVar training momentum eps');
 
@@ -56,34 +55,6 @@ export const lerp = defineFunction(
       const w = toFloat32(weight);
       const near = w.detach().abs().lt(0.5);
       return where(near, from, to).add(way.mul(where(near, w, w.sub(1))));
-    }),
-);
-
-/** The variance over `dim`; `correction` 1 divides by n - 1. */
-export const variance = defineFunction(
-  ['variance', 'var'],
-  each(FLOATING),
-  (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
-    inFloat32(t, (x) => {
-      checkOptionNames(options, SPREAD_OPTIONS, 'variance()');
-      if (x.dtype === 'complex64') return variance(real(x), dim, options).add(variance(imag(x), dim, options));
-      const dims = normalizeDims(dim, x.rank);
-      const { correction = 1, keepDim = false } = options;
-      const count = sizeOf(dims.map((d) => x.shape[d] as number)) - correction;
-      return x.sub(x.mean(dims, true)).square().sum(dims, keepDim).div(Math.max(0, count));
-    }),
-);
-
-/** The standard deviation over `dim`. */
-export const std = defineFunction(
-  'std',
-  each(FLOATING),
-  (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
-    inFloat32(t, (x) => {
-      const spread = variance(x, dim, options);
-      const zero = spread.detach().eq(0);
-      // Where nothing varies the slope is taken to be zero, as in PyTorch.
-      return zero.any().item() === 0 ? spread.sqrt() : where(zero, 0, where(zero, 1, spread).sqrt());
     }),
 );
 

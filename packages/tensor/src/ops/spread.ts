@@ -1,0 +1,58 @@
+/** @file How far numbers are from their mean: variance and std. */
+import { checkOptionNames } from '../option-names.ts';
+import { normalizeDims, sizeOf } from '../shape.ts';
+import type { Tensor } from '../tensor.ts';
+import { imag, real } from './complex-parts.ts';
+import { defineFunction } from './define.ts';
+import type { Dims } from './reduce.ts';
+import { each, FLOATING } from './takes.ts';
+import { where } from './where.ts';
+import { inFloat32 } from './widen.ts';
+
+const SPREAD_OPTIONS: ReadonlySet<string> = new Set(['correction', 'keepDim']);
+
+/** The variance over `dim`; `correction` 1 divides by n - 1. */
+export const variance = defineFunction(
+  ['variance', 'var'],
+  each(FLOATING),
+  (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
+    inFloat32(t, (x) => {
+      checkOptionNames(options, SPREAD_OPTIONS, 'variance()');
+      if (x.dtype === 'complex64') return variance(real(x), dim, options).add(variance(imag(x), dim, options));
+      const dims = normalizeDims(dim, x.rank);
+      const { correction = 1, keepDim = false } = options;
+      const count = sizeOf(dims.map((d) => x.shape[d] as number)) - correction;
+      return x.sub(x.mean(dims, true)).square().sum(dims, keepDim).div(Math.max(0, count));
+    }),
+);
+
+/** The standard deviation over `dim`. */
+export const std = defineFunction(
+  'std',
+  each(FLOATING),
+  (t: Tensor, dim?: Dims, options: { correction?: number; keepDim?: boolean } = {}): Tensor =>
+    inFloat32(t, (x) => {
+      const spread = variance(x, dim, options);
+      const seen = spread.detach();
+      if (seen.gt(0).logicalAnd(seen.lt(Infinity)).all().item() !== 0) return spread.sqrt();
+      if (seen.dtype === 'float32' && seen.isFinite().all().item() === 0) return scaledStd(x, dim, options);
+      return rootOf(spread);
+    }),
+);
+
+/** Where nothing varies the slope is taken to be zero, as in PyTorch. */
+function rootOf(spread: Tensor): Tensor {
+  const zero = spread.detach().eq(0);
+  return where(zero, 0, where(zero, 1, spread).sqrt());
+}
+
+/** Of which the squares of the largest float32 are finite, and so are sums of 2^28 of them. */
+const SMALLER = 2 ** -80;
+
+/** The standard deviation where variances are beyond float32: of smaller numbers, made larger again. PyTorch's are doubles. */
+function scaledStd(x: Tensor, dim: Dims | undefined, options: { correction?: number; keepDim?: boolean }): Tensor {
+  const finite = variance(x.detach(), dim, { ...options, keepDim: true }).isFinite();
+  const scale = where(finite, 1, SMALLER);
+  const root = rootOf(variance(x.mul(scale), dim, options));
+  return root.div(scale.reshape(root.shape));
+}
