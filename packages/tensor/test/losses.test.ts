@@ -1,6 +1,17 @@
 /** @file Losses at the edge of what they are for: probabilities that are none, distances that are nearly nothing. */
 import { describe, expect, it } from 'vitest';
-import { binaryCrossEntropy, complex, imag, nn, real, tensor, tripletMarginLoss, zeros } from '../src/index.ts';
+import {
+  binaryCrossEntropy,
+  complex,
+  DTypeError,
+  imag,
+  nn,
+  poissonNllLoss,
+  real,
+  tensor,
+  tripletMarginLoss,
+  zeros,
+} from '../src/index.ts';
 
 describe('binaryCrossEntropy', () => {
   const half = tensor([0.5, 0.5]);
@@ -27,6 +38,18 @@ describe('tripletMarginLoss', () => {
   it('adds the margin before it takes the distance away, as PyTorch does, to the bit', () => {
     const loss = tripletMarginLoss(tensor([[0]]), tensor([[0]]), tensor([[1]]));
     expect(loss.item()).toBe(0.0000019669532775878906);
+  });
+});
+
+describe('poissonNllLoss', () => {
+  it('of complex numbers is complex, unless it has to tell which targets are large', () => {
+    const [z, counts] = [complex(tensor([1, 2]), tensor([0, 0])), tensor([1, 3])];
+    for (const target of [counts, complex(counts, zeros([2]))]) {
+      const loss = poissonNllLoss(z, target);
+      expect(loss.dtype).toBe('complex64');
+      expect(real(loss).item()).toBeCloseTo((Math.exp(1) - 1 + Math.exp(2) - 6) / 2, 6);
+    }
+    expect(() => poissonNllLoss(z, complex(counts, zeros([2])), { full: true })).toThrow(DTypeError);
   });
 });
 

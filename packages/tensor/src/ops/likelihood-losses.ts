@@ -7,7 +7,7 @@ import { defineFunction } from './define.ts';
 import { checkLoss, GAUSSIAN_OPTIONS, POISSON_OPTIONS, type LossOptions } from './loss-options.ts';
 import { reduce } from './losses.ts';
 import { where } from './where.ts';
-import { each, FLOAT, REAL_NUMBER } from './takes.ts';
+import { each, FLOAT, NUMBER } from './takes.ts';
 
 /** How `poissonNllLoss` reads its input, and what of the likelihood it keeps. */
 export interface PoissonOptions extends LossOptions {
@@ -22,7 +22,7 @@ export interface PoissonOptions extends LossOptions {
 /** rate - target log(rate). */
 export const poissonNllLoss = defineFunction(
   'poissonNllLoss',
-  each(REAL_NUMBER),
+  each(NUMBER),
   (input: Tensor, target: Tensor, options: PoissonOptions = {}): Tensor => {
     checkLoss('poissonNllLoss', POISSON_OPTIONS, options);
     const { logInput = true, full = false, eps = 1e-8 } = options;
