@@ -81,6 +81,33 @@ export const SLOPES: readonly Explanation[] = [
     holds: (found) => isSecond(found.program) && isSlope(found) && isWithin(found, 8 * timesInto(found) ** 2),
   },
   {
+    name: 'determinants of singular matrices',
+    reason:
+      'the slope of the determinant of a singular matrix is its cofactors, as in PyTorch where it is differentiated again; that of PyTorch is zero otherwise',
+    holds: ({ program, difference, torchs }) =>
+      difference.kind === 'gradient' &&
+      /^-?0$/.test(difference.torchs) &&
+      program.lines.some((line, i) => !isInput(line) && line.op === 'det' && hasZero(torchs.seen[i])),
+  },
+  {
+    name: 'steps by small slopes',
+    reason:
+      'the slope of a gate that is nearly 1 has but the last places of the gate, which Adam divides by their size: parameters of recurrent layers are within 1e-4 of the rate, for each step, of the exact ones',
+    holds: ({ program, difference }) => {
+      const [, exact, ours] = /exactly (\S+), allowed \S+\): (\S+)$/.exec(difference.ours) ?? [];
+      const steps = program.lines.filter((line) => !isInput(line) && line.op === 'step').length;
+      // The rate is 0.01.
+      const near = (one: string | undefined): boolean => Math.abs(Number(one) - Number(exact)) <= 1e-6 * steps;
+      return (
+        difference.kind === 'value' &&
+        /\.(weight|bias)_[ih]h_l\d+(_reverse)?$/.test(difference.path) &&
+        near(ours) &&
+        near(difference.torchs) &&
+        someStatement(program, (line) => line.ts.includes('optim.Adam('))
+      );
+    },
+  },
+  {
     name: 'slopes under autocast',
     reason:
       'what autocast computes in bfloat16 is rounded to it on the way back, too: gradients in single precision are off by units in the last place of bfloat16',
@@ -133,6 +160,10 @@ export const SLOPES: readonly Explanation[] = [
       viewsOf(program).some((op) => /^(transpose|permute|movedim|swapaxes)/i.test(op)),
   },
 ];
+
+function hasZero(seen: Seen | undefined): boolean {
+  return isTensor(seen) && sizesOf(seen).includes(0);
+}
 
 /** As the weight and the bias of channels. */
 function isVector(seen: Seen | undefined): boolean {

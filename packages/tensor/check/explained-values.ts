@@ -62,6 +62,17 @@ export const VALUES: readonly Explanation[] = [
       someInput(program, (line) => line.dtype === 'float64' && isExtreme(line)),
   },
   {
+    name: 'zeros at one index',
+    reason:
+      'what a sparse tensor has at one index adds up before it meets a dense one; PyTorch multiplies each part, and one that is zero makes NaN of infinity',
+    holds: ({ program, difference }) =>
+      difference.kind === 'value' &&
+      difference.torchs === 'NaN' &&
+      someInput(program, isInfinite) &&
+      someStatement(program, (line) => line.ts.includes('sparseCooTensor')) &&
+      someStatement(program, (line) => /\bmul\b/.test(line.op)),
+  },
+  {
     name: 'order of NaN',
     reason: 'unique takes every NaN for another value; which of them comes first is open',
     holds: ({ program, difference, torchs }) =>
