@@ -39,6 +39,33 @@ test('flags that already load tsx are enough, and JavaScript needs none', () => 
   expect(programCommand(join(folder, 'a.mjs'), [], { execArgv: [] }).args).toEqual([join(folder, 'a.mjs')]);
 });
 
+test('a program that is TypeScript itself, by a loader among its flags, has its workers run as it does', () => {
+  strips(false);
+  const [argv, execArgv] = [process.argv, process.execArgv];
+  const run = (program: string, flags: string[]): readonly string[] => {
+    process.argv = [argv[0] ?? '', program];
+    process.execArgv = flags;
+    return programCommand(join(folder, 'a.ts'), []).args;
+  };
+  try {
+    expect(run('/main.ts', ['--import', './loader.mjs'])).toEqual(['--import', './loader.mjs', join(folder, 'a.ts')]);
+    // Neither a loader that this program may not need, nor no loader at all, says that TypeScript runs here.
+    for (const [program, flags] of [
+      ['/main.js', ['--import', './loader.mjs']],
+      ['/main.ts', []],
+    ] as const)
+      expect(run(program, [...flags])).toEqual([
+        ...flags,
+        '--import',
+        expect.stringMatching(/\/tsx\//),
+        join(folder, 'a.ts'),
+      ]);
+  } finally {
+    process.argv = argv;
+    process.execArgv = execArgv;
+  }
+});
+
 const exit = (...stderr: string[]): WorkerExit => ({
   rank: 0,
   localRank: 0,

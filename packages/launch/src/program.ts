@@ -32,7 +32,8 @@ const OWN_WITH_VALUE = /^(--eval|-e|--print|-p|-pe|--input-type|--inspect-port|-
 
 /**
  * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by `tsx`, looked up
- * from the program's folder and then from this package, else by node where node can.
+ * from the program's folder and then from this package, else by node where node can. What this process inherits to its workers comes first:
+ * where it is TypeScript itself and a loader is among its flags, they run as it does.
  * @throws LaunchError when the program does not exist or nothing here can run it.
  */
 export function programCommand(program: string, args: readonly string[], options: ProgramOptions = {}): ProgramCommand {
@@ -48,6 +49,7 @@ export function programCommand(program: string, args: readonly string[], options
     ...(stripsTypes && { stripsTypes }),
   });
   if (!TYPESCRIPT.has(extname(path)) || importsTsx(flags)) return started();
+  if (options.execArgv === undefined && runsTypeScript(flags)) return started(nodeRuns(path) ? true : undefined);
   const tsx = findTsx(path);
   if (tsx === undefined && !nodeRuns(path)) {
     throw new LaunchError(
@@ -87,6 +89,14 @@ function inheritedFlags(execArgv: readonly string[]): string[] {
   return kept;
 }
 
+/**
+ * Whether this process runs TypeScript by a loader among its own flags, which its workers get too. A second one would load everything
+ * twice: tsx gives each function of a function its name again whenever it is made, which is slower than some of what they do.
+ */
+function runsTypeScript(flags: readonly string[]): boolean {
+  return TYPESCRIPT.has(extname(process.argv[1] ?? '')) && loaders(flags).length > 0;
+}
+
 /** Whether this Node strips types by itself; from JSX it does not. */
 function nodeRuns(path: string): boolean {
   const { typescript = false } = process.features as { typescript?: unknown };
@@ -94,11 +104,16 @@ function nodeRuns(path: string): boolean {
 }
 
 function importsTsx(flags: readonly string[]): boolean {
-  return flags.some((flag, i) => {
+  return loaders(flags).some((value) => value === 'tsx' || value.startsWith('tsx/') || /[\\/]tsx[\\/]/.test(value));
+}
+
+/** What `flags` load before the program, which may be what loads TypeScript. */
+function loaders(flags: readonly string[]): string[] {
+  return flags.flatMap((flag, i) => {
     const value =
       /^--(?:import|loader|experimental-loader)=(.*)$/.exec(flag)?.[1] ??
       (/^--(?:import|loader|experimental-loader)$/.test(flag) ? flags[i + 1] : undefined);
-    return value !== undefined && (value === 'tsx' || value.startsWith('tsx/') || /[\\/]tsx[\\/]/.test(value));
+    return value === undefined ? [] : [value];
   });
 }
 
