@@ -49,7 +49,7 @@ test('a program that is TypeScript itself, by a loader among its flags, has its 
   };
   try {
     expect(run('/main.ts', ['--import', './loader.mjs'])).toEqual(['--import', './loader.mjs', join(folder, 'a.ts')]);
-    // Neither a loader that this program may not need, nor no loader at all, says that TypeScript runs here.
+    // A loader of JavaScript may be for something else, and TypeScript without one is run by Node.
     for (const [program, flags] of [
       ['/main.js', ['--import', './loader.mjs']],
       ['/main.ts', []],

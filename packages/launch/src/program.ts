@@ -32,8 +32,8 @@ const OWN_WITH_VALUE = /^(--eval|-e|--print|-p|-pe|--input-type|--inspect-port|-
 
 /**
  * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by `tsx`, looked up
- * from the program's folder and then from this package, else by node where node can. What this process inherits to its workers comes first:
- * where it is TypeScript itself and a loader is among its flags, they run as it does.
+ * from the program's folder and then from this package, else by node where node can. Where this process is TypeScript
+ * itself and has a loader among its flags, which workers inherit, they run by that one alone.
  * @throws LaunchError when the program does not exist or nothing here can run it.
  */
 export function programCommand(program: string, args: readonly string[], options: ProgramOptions = {}): ProgramCommand {
@@ -48,8 +48,8 @@ export function programCommand(program: string, args: readonly string[], options
     program: path,
     ...(stripsTypes && { stripsTypes }),
   });
-  if (!TYPESCRIPT.has(extname(path)) || importsTsx(flags)) return started();
-  if (options.execArgv === undefined && runsTypeScript(flags)) return started(nodeRuns(path) ? true : undefined);
+  const loaded = importsTsx(flags) || (options.execArgv === undefined && runsTypeScript(flags));
+  if (loaded || !TYPESCRIPT.has(extname(path))) return started();
   const tsx = findTsx(path);
   if (tsx === undefined && !nodeRuns(path)) {
     throw new LaunchError(
