@@ -4,9 +4,9 @@ import { apply } from '../op.ts';
 import { ALL, check, each, REAL_NUMBER } from '../takes.ts';
 import { defineOp } from '../define.ts';
 import { sparseFromParts } from '../../creation.ts';
-import { allocate, decode, dtypes, encode, viewAs, type DType, type NumberArray } from '../../dtype.ts';
+import { allocate, decode, dtypes, encode, type DType, type NumberArray } from '../../dtype.ts';
 import { DTypeError, ShapeError } from '../../errors.ts';
-import { fromArray, readArray, readBytes, readNumbers } from '../../host.ts';
+import { fromArray, over, readArray, readNumbers } from '../../host.ts';
 import { shareHandle } from '../../autograd/record.ts';
 import { untracked } from '../../scope.ts';
 import { sizeOf, type Shape } from '../../shape.ts';
@@ -113,7 +113,9 @@ const toDenseOp = defineOp('toDense', each(ALL), ([input]) => {
   const { indices: rows, values: entries } = partsOf(input, 'toDense');
   const size = input.shape.slice(0, rows.shape[0]);
   const summed = segmentSum(entries, linearIndices(rows, size), sizeOf(size));
-  return fromArray(viewAs(readBytes(summed), input.dtype), input.dtype, input.shape);
+  const dense = over(summed.storage, input.dtype, input.shape);
+  summed.release();
+  return dense;
 });
 
 /** The dense form; a strided tensor comes back as a second handle. */

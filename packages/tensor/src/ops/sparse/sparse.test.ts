@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   Parameter,
   fromBytes,
+  memory,
   nn,
   optim,
   sparse,
@@ -25,6 +26,20 @@ describe('sparse tensors', () => {
     tensor([1, 2, 3]),
     [3, 2],
   );
+
+  it('have a dense form that is all that is left of making it', () => {
+    const before = memory();
+    const dense = s.toDense();
+    expect(dense.toArray()).toEqual([
+      [2, 0],
+      [0, 0],
+      [0, 4],
+    ]);
+    const { tensors, storages } = memory();
+    expect([tensors - before.tensors, storages - before.storages]).toEqual([1, 1]);
+    dense.dispose();
+    expect(memory().storages).toBe(before.storages);
+  });
 
   it('sum duplicates when coalesced, in index order', () => {
     const c = s.coalesce();
