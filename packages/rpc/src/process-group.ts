@@ -1,8 +1,9 @@
 /** @file Workers that reduce tensors together. */
 import { noGrad, Tensor, type nn } from '@backwire/tensor';
-import { partReduces, untracked } from '@backwire/tensor/internal';
+import { partReduces, takeSeat, untracked, type SeatingGroup } from '@backwire/tensor/internal';
 import { reduceInParts } from './agent/all-reduce.ts';
 import type { MeetOptions } from './agent/collectives.ts';
+import type { CollectiveTags, Combine } from './agent/combine.ts';
 import { wholeAgentOf } from './agent/current-agent.ts';
 import { invalidArgument, RpcError } from './base/errors.ts';
 import { refuseUnknown, show } from './base/options.ts';
@@ -11,6 +12,7 @@ import { running } from './calls.ts';
 
 const GROUP_OPTIONS: ReadonlySet<string> = new Set(['workers', 'agent']);
 const REDUCE_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal', 'tags']);
+const BROADCAST_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal']);
 
 /**
  * The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order.
@@ -34,37 +36,44 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   );
   const rank = names.indexOf(agent.name);
   if (rank < 0) throw invalidArgument(`worker '${agent.name}' is not in the group`);
-  type Options = {
-    timeoutMs?: number | undefined;
-    signal?: AbortSignal | undefined;
-    tags?: Readonly<Record<string, string | number>> | undefined;
-  };
-  const meet =
-    (op: 'sum' | 'mean') =>
-    async (name: string, value: Tensor, about: MeetOptions): Promise<Tensor> =>
-      plain(await running(agent).collectives.meet(name, value, op, about));
+  type Timed = { timeoutMs?: number | undefined; signal?: AbortSignal | undefined };
+  type Options = Timed & { tags?: CollectiveTags | undefined };
+  // Groups over which replicas were made meet beside each other, as each of them may be used in a loop of its own.
+  let line = '';
+  const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> =>
+    plain(await running(agent).collectives.meet(`${what}${line}`, value, combine, about));
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
     checkTensor(tensor, 'allReduce()');
-    return withOwn(tensor, (own) => meet(op)(`reduce/${op}`, own, { ...o, workers: names }));
+    return withOwn(tensor, (own) => meet('reduce/whole', own, op, { ...o, workers: names }));
   };
-  partReduces.set(allReduce, (tensor, options) =>
-    reduceInParts(meet('mean'), 'reduce/parts', tensor, { ...options, workers: names }),
-  );
-  return {
+  partReduces.set(allReduce, (tensor, options) => {
+    const bring = (what: string, part: Tensor, about: MeetOptions): Promise<Tensor> => meet(what, part, 'mean', about);
+    return reduceInParts(bring, 'reduce/parts', tensor, { ...options, workers: names });
+  });
+  const group: nn.ProcessGroup & SeatingGroup = {
     rank,
     size: names.length,
     allReduce,
-    broadcast: async (tensor: Tensor, from: number, o: Options = {}) => {
-      refuseUnknown(o, REDUCE_OPTIONS, 'broadcast()');
+    broadcast: async (tensor: Tensor, from: number, o: Timed = {}) => {
+      refuseUnknown(o, BROADCAST_OPTIONS, 'broadcast()');
       if (!Number.isInteger(from) || from < 0 || from >= names.length)
         throw new RangeError(`no member has rank ${from}`);
       if (from === rank) checkTensor(tensor, 'broadcast()');
-      const bring = async (value: Tensor | null): Promise<Tensor> =>
-        plain(await running(agent).collectives.meet(`broadcast/${from}`, value, 'first', { ...o, workers: names }));
+      const about = { ...o, workers: names, tags: { sender: from } };
+      const bring = (value: Tensor | null): Promise<Tensor> => meet('broadcast/whole', value, 'first', about);
       return from === rank ? withOwn(tensor, bring) : bring(null);
     },
+    [takeSeat]: () => {
+      const { seats } = running(agent).collectives;
+      const number = seats.next(names);
+      if (line === '') line = `/${seats.lineOf(names, number)}`;
+      const replica = { names, line: line.slice(1), number };
+      // Nobody meets a worker that has shut down.
+      return { number, fail: (cause) => agent.isClosed || agent.collectives.giveUpReplica(replica, cause) };
+    },
   };
+  return group;
 }
 
 /** Brings a handle outside of the graph, which is released when that is over. */

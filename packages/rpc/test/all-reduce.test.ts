@@ -1,8 +1,8 @@
 /** @file All-reduce: of a program, which meets as a whole at one member, and of a data-parallel pass, in parts at several; what is left of one that fails. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { full, memory, rand, tensor, zeros, type DType, type Tensor } from '@backwire/tensor';
+import { full, memory, ones, rand, tensor, zeros, type DType, type nn, type Tensor } from '@backwire/tensor';
 import { partReduces } from '@backwire/tensor/internal';
-import { processGroup, rpcInfo, type RpcAgent } from '../src/index.ts';
+import { allGather, barrier, processGroup, rpcInfo, type RpcAgent } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
@@ -65,6 +65,84 @@ describe.each(ways)('one %s', (_way, reduce) => {
     expect(tensors).toBeLessThanOrEqual(before.tensors);
     expect(storages).toBeLessThanOrEqual(before.storages);
   });
+});
+
+/** What a program does with a tensor of one worker, or of each, that is answered as it came. */
+const others: readonly [string, (rank: number, value: Tensor) => Promise<readonly Tensor[]>][] = [
+  ['broadcast', async (rank, value) => [await cluster.at(rank).run(() => processGroup().broadcast(value, 1))]],
+  ['allGather', async (rank, value) => [...(await allGather(value, { agent: cluster.at(rank) })).values()]],
+];
+
+describe.each(others)('%s', (_name, call) => {
+  it.each([4, 6 * PART])('gives back what it takes, of %i elements, without the collector', async (size) => {
+    cluster = await startCluster(3);
+    const given = [0, 1, 2].map(() => random([size]));
+    const firsts = given.map((value) => value.dataSync()[0]);
+    const round = async (): Promise<void> => {
+      for (const answers of await Promise.all(given.map((value, rank) => call(rank, value)))) {
+        for (const answer of answers) {
+          expect(firsts).toContain(answer.dataSync()[0]);
+          answer.dispose();
+        }
+      }
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    await round();
+    const before = memory();
+    for (let i = 0; i < 40; i++) await round();
+    const { tensors, storages } = memory();
+    expect(tensors).toBeLessThanOrEqual(before.tensors);
+    expect(storages).toBeLessThanOrEqual(before.storages);
+  });
+});
+
+it('members that ask for different things are told, all of them, and go on together', async () => {
+  cluster = await startCluster(3);
+  const ops = ['sum', 'mean', 'sum'] as const;
+  const outcomes = await Promise.allSettled(ops.map((op, rank) => reduceAt(rank, ones([2]), op)));
+  for (const { reason } of outcomes as PromiseRejectedResult[])
+    expect(reason).toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringContaining("worker 'w0' asked for the sum, worker 'w1' for the mean") as string,
+    });
+  const [one, other] = await Promise.allSettled(
+    [0, 1].map((rank) =>
+      cluster.at(rank).run(() => processGroup({ workers: ['w0', 'w1'] }).broadcast(ones([2]), rank)),
+    ),
+  );
+  for (const { reason } of [one, other] as PromiseRejectedResult[])
+    expect(reason).toMatchObject({
+      code: 'failed-precondition',
+      message: expect.stringMatching(/brought a value of sender [01], worker 'w[01]' one of sender [01]/) as string,
+    });
+  for (const result of await program([0, 1, 2].map(() => ones([2])))) expect(result.toArray()).toEqual([3, 3]);
+});
+
+it('one that leaves breaks it for all others, whoever collects, and whatever they call', async () => {
+  const codes = new Set<string | undefined>();
+  for (let i = 0; i < 24; i++) {
+    cluster = await startCluster(3);
+    const leaver = i % 3;
+    const staying = [0, 1, 2].filter((rank) => rank !== leaver);
+    const workers = ['w0', 'w1', 'w2'];
+    const groups = cluster.agents.map((agent) => processGroup({ agent, workers }));
+    const call = (rank: number): Promise<unknown> => {
+      const agent = cluster.at(rank);
+      if (i % 4 === 0) return barrier({ agent, workers });
+      if (i % 4 === 1) return allGather(rank, { agent, workers });
+      const group = groups[rank] as nn.ProcessGroup;
+      return i % 4 === 2 ? group.allReduce(ones([3])) : group.broadcast(ones([3]), 0);
+    };
+    const outcomes = staying.map(async (rank, k) => {
+      for (let turns = (i * (k + 3)) % 7; turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve));
+      return codeOf(call(rank));
+    });
+    for (let turns = i % 5; turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve));
+    await cluster.at(leaver).shutdown({ graceful: false });
+    for (const code of await Promise.all(outcomes)) codes.add(code);
+    await cluster.close();
+  }
+  expect([...codes]).toEqual(['barrier-broken']);
 });
 
 describe.each([1, 2, 3])('%i members', (size) => {

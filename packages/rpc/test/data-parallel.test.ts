@@ -1,8 +1,8 @@
 /** @file DistributedDataParallel over a group of workers: whose its gradients are, and what it frees. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { manualSeed, memory, nn, optim, randn, tensor, type Tensor } from '@backwire/tensor';
-import { processGroup } from '../src/index.ts';
-import { startCluster, type Cluster } from './cluster.ts';
+import { createAgent, getWorkerInfos, processGroup } from '../src/index.ts';
+import { startCluster, until, type Cluster } from './cluster.ts';
 
 let cluster: Cluster;
 beforeEach(async () => {
@@ -138,6 +138,69 @@ it('refuses, on all workers, replicas whose parameters are not the same', async 
       }),
     );
     for (const outcome of outcomes) expect(String((outcome as PromiseRejectedResult).reason)).toMatch(text);
+  }
+});
+
+it('synchronizes no replicas whose parameters are not the same, on any worker', async () => {
+  const cases: readonly [nn.Module, nn.Module, RegExp][] = [
+    [new nn.Linear(2, 3), new nn.Linear(2, 4), /replicas of this group differ in parameter 0 of 2/],
+    [new nn.Linear(2, 3), new nn.Linear(2, 3, { bias: false }), /brought a tensor of shape/],
+  ];
+  for (const [one, other, text] of cases) {
+    const outcomes = await Promise.allSettled(
+      [one, other].map((model, rank) => {
+        const group = processGroup({ agent: cluster.at(rank) });
+        return new nn.DistributedDataParallel(model as nn.Linear, { group }).synchronize();
+      }),
+    );
+    for (const outcome of outcomes) expect(String((outcome as PromiseRejectedResult).reason)).toMatch(text);
+  }
+});
+
+it('counts replicas anew with a worker that begins anew', async () => {
+  await pass(replicas(), batches());
+  await pass(replicas(), batches());
+  await cluster.at(1).shutdown({ graceful: false });
+  await until(() => cluster.at(0).run(getWorkerInfos).length === 1, 'the other has heard of it');
+  const { store } = cluster;
+  cluster.agents[1] = await createAgent({ name: 'w1', rank: 1, worldSize: 2, store, initTimeoutMs: 20_000 });
+  await until(() => cluster.at(0).run(getWorkerInfos).length === 2, 'the other knows of the new one');
+  const all = replicas();
+  await pass(all, batches());
+  const [one, other] = all.map((replica) => values(gradsOf(replica)));
+  expect(one).toEqual(other);
+});
+
+it('has groups of its own for each wrapper that inherits from one', async () => {
+  const wrapped = (group: nn.ProcessGroup): nn.ProcessGroup =>
+    Object.assign(Object.create(group) as nn.ProcessGroup, {
+      allReduce: (...args: Parameters<nn.ProcessGroup['allReduce']>) => group.allReduce(...args),
+    });
+  const [first, second] = [replicas(wrapped), replicas(wrapped)];
+  const xs = [batches(), batches()] as const;
+  const order = [
+    [first, second],
+    [second, first],
+  ];
+  // Each worker comes to the two in its own order.
+  await Promise.all(
+    order.map((all, rank) =>
+      Promise.all(
+        all.map((replica) => {
+          const x = xs[replica === first ? 0 : 1][rank] as Tensor;
+          return (replica[rank] as Replica).backward(lossOf(replica[rank] as Replica, x));
+        }),
+      ),
+    ),
+  );
+  for (const [i, all] of [first, second].entries()) {
+    const alone = (xs[i] as Tensor[]).map((x) => {
+      const own = net();
+      lossOf(own, x).backward();
+      return gradsOf(own) as Tensor[];
+    });
+    const mean = (alone[0] as Tensor[]).map((grad, j) => grad.add(alone[1]?.[j] as Tensor).div(2));
+    for (const replica of all) expect(values(gradsOf(replica))).toEqual(values(mean));
   }
 });
 

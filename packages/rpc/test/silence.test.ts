@@ -1,6 +1,6 @@
 /** @file Waits that last say who waits for whom and for which function; the text of a shutdown that gave up is a sentence. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { zeros } from '@backwire/tensor';
+import { nn, zeros } from '@backwire/tensor';
 import { partReduces } from '@backwire/tensor/internal';
 import { barrier, createAgent, processGroup, rpcAsync, rpcFunction, rpcInfo, type Logger } from '../src/index.ts';
 import { freePort } from '@backwire/testing';
@@ -68,6 +68,22 @@ describe('after a while', () => {
     expect(lines.filter((line) => line.includes('allReduce()'))).toHaveLength(2);
     stop.abort();
     await Promise.all(waits);
+  });
+
+  it('members that are at passes of different groups of replicas are told at which', async () => {
+    await group(2);
+    const replica = (rank: number): nn.DistributedDataParallel<nn.Linear> =>
+      new nn.DistributedDataParallel(new nn.Linear(1, 1), { group: processGroup({ agent: cluster.at(rank) }) });
+    const pairs = [0, 1].map((rank) => [replica(rank), replica(rank)] as const);
+    const passes = pairs.map((pair, rank) => {
+      const model = pair[rank as 0 | 1];
+      return model.backward(model.forward(zeros([1, 1])).sum()).catch(() => undefined);
+    });
+    await said(
+      /^worker 'w0' has waited \d+ s in allReduce\(\) of the group of replica 1 for worker 'w1', which waits in allReduce\(\) of the group of replica 2$/,
+    );
+    await cluster.close();
+    await Promise.all(passes);
   });
 
   it('a worker that forgot to come to a shutdown is named, and to a barrier', async () => {

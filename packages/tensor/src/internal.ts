@@ -18,4 +18,12 @@ export { kindOf } from './given.ts';
 export { nearestName, optionNames, unknownOption } from './option-names.ts';
 export { adoptIntoScope, callScope, scopedIn, scopeHere, sweep, untracked, type CurrentScope } from './scope.ts';
 export { contentOf, restoreContent } from './nn/module.ts';
-export { partReduces, replicas, type RunningReplica } from './nn/replicas.ts';
+export {
+  partReduces,
+  replicas,
+  takeSeat,
+  type PartReduce,
+  type ReplicaSeat,
+  type RunningReplica,
+  type SeatingGroup,
+} from './nn/replicas.ts';

@@ -11,7 +11,8 @@ import { concat, noGrad, type Tensor } from '@backwire/tensor';
 import { untracked } from '@backwire/tensor/internal';
 import { dtypeBytes } from '@backwire/wire/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
-import type { CollectiveTags, MeetOptions } from './collectives.ts';
+import type { MeetOptions } from './collectives.ts';
+import type { CollectiveTags } from './combine.ts';
 
 /** Fewer bytes are not worth a message of their own. */
 const PART_BYTES = 64 * 1024;
@@ -22,6 +23,8 @@ export interface PartsOptions {
   /** They name this call and no other. */
   readonly tags: CollectiveTags;
   readonly signal?: AbortSignal | undefined;
+  /** Called when a part has failed, before the others are taken back: who collects them hears that first. */
+  readonly failed?: ((error: unknown) => void) | undefined;
 }
 
 /** Brings a value to a meeting, as `Collectives.meet`. */
@@ -35,7 +38,7 @@ export async function reduceInParts(
   meet: Meet,
   name: string,
   tensor: Tensor,
-  { signal, ...options }: PartsOptions,
+  { signal, failed, ...options }: PartsOptions,
 ): Promise<Tensor> {
   const parts = partsOf(tensor, options.workers.length);
   const over = new AbortController();
@@ -50,6 +53,7 @@ export async function reduceInParts(
     try {
       answers[collector] = await meet(name, part, { ...options, signal: over.signal, collector, speaks });
     } catch (error) {
+      if (failure === undefined) failed?.(error);
       failure ??= { error };
       // What was brought to the other members is of no use to anybody.
       over.abort(error);

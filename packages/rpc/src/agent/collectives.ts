@@ -2,26 +2,30 @@
  * @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers;
  * where a caller says so, another.
  */
-import { keep } from '@backwire/tensor';
-import type { AgentParts } from '../inspection/agent-parts.ts';
-import { systemFunction } from '../base/definitions.ts';
 import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
-import { timedOut } from '../client/call-errors.ts';
-import { adoptArguments } from '../server/handler.ts';
-import { InboundCall } from '../server/inbound-call.ts';
-import { MAX_COLLECTIVE_TAGS, MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
-import { ambient, runWith } from '@backwire/tensor/internal';
+import { MAX_OPEN_COLLECTIVES, MAX_REPLICA_FAILURE_TEXT } from '../base/limits.ts';
 import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
-import { watchSilence, workersText } from '../server/silence.ts';
-import type { WorkerInfo } from '../base/worker-info.ts';
-import { answer, COMBINES, reduces, type Brought, type Combine } from './combine.ts';
-import { checkMissing, functionOf, late, stillTo, type Missing } from './meeting-texts.ts';
+import { timedOut } from '../client/call-errors.ts';
+import type { AgentParts } from '../inspection/agent-parts.ts';
 import { ARRIVE, isMeetingOf, meetingKey, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
+import { adoptArguments } from '../server/handler.ts';
+import { watchSilence, workersText } from '../server/silence.ts';
+import {
+  ask,
+  GIVEN_UP,
+  MISSING,
+  NO_TAGS,
+  serveCollectives,
+  type ArriveArguments,
+  type Collecting,
+  type Coming,
+} from './collective-calls.ts';
+import { answer, ownIn, type Brought, type CollectiveTags, type Combine } from './combine.ts';
+import { checkMissing, functionOf, late, stillTo, type Missing } from './meeting-texts.ts';
+import { ReplicaSeats, workerNamed, type GivenUp, type SeatedReplica } from './replica-seats.ts';
 
 /** The first meeting of `shutdown()`. */
 const ARRIVED = 'shutdown/arrive';
-/** The function by which members ask whom they wait for. */
-const MISSING = 'rpc/missing';
 
 export interface GatherOptions extends CallOptions {
   readonly workers?: readonly string[] | undefined;
@@ -37,35 +41,19 @@ export interface MeetOptions extends GatherOptions {
   readonly speaks?: () => boolean;
 }
 
-/** What a value belongs to. Two whose tags name different things under one key never meet. */
-export type CollectiveTags = Readonly<Record<string, string | number>>;
-
 interface Arrival extends Brought {
   readonly tags: CollectiveTags;
 }
 
-/** A member's part in a meeting, as it came. */
-interface Coming {
-  /** The meeting. */
-  readonly key: string;
-  /** Who meets; nobody named = all. */
-  readonly names: readonly string[];
-  readonly value: unknown;
-  readonly combine: Combine;
-  /** Whether it goes on without those that are gone. */
-  readonly survive: boolean;
-  readonly timeoutMs: number;
-  readonly tags: CollectiveTags;
-}
+/** So long a member is tried to be told that a replica was given up. */
+const GIVEN_UP_MS = 60_000;
 
 /** The answer of the collecting member comes a little after the time given at worst, with the names of who is missing. */
 const ANSWER_MS = 2_000;
 
-/** Where an arrival that an agent serves goes. */
-const byAgent = new WeakMap<object, Collectives>();
-
 /** The rounds that one worker collects for, and its own part in those of others. */
-export class Collectives {
+export class Collectives implements Collecting {
+  readonly seats: ReplicaSeats;
   private readonly agent: AgentParts;
   private readonly meetings = new Meetings<Arrival>();
   /**
@@ -82,7 +70,8 @@ export class Collectives {
 
   constructor(agent: AgentParts) {
     this.agent = agent;
-    byAgent.set(agent, this);
+    this.seats = new ReplicaSeats(agent);
+    serveCollectives(agent, this);
   }
 
   /** From here on the meetings that go on without the gone are those of `crew`: names and incarnations. */
@@ -130,7 +119,7 @@ export class Collectives {
     );
     try {
       const { survive = false, tags = NO_TAGS, signal } = options;
-      const args: Arguments = [key, everybody ? [] : names, value, combine, survive, timeoutMs, tags];
+      const args: ArriveArguments = [key, everybody ? [] : names, value, combine, survive, timeoutMs, tags];
       return await ask(agent, leader, ARRIVE, args, { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal });
     } catch (error) {
       throw this.explain(error, leader, options.survive ?? false, timeoutMs);
@@ -204,8 +193,8 @@ export class Collectives {
     if (!isMeetingOf(key, names, from, this.agent.name)) throw new TypeError('malformed arrival');
     if (names.length === 0 && !survive && !this.meetings.isOpen(key, from)) await this.agent.members.freshen();
     const result = await this.take(from, coming, signal);
-    // A handle of this arrival's own, whose memory goes back to the pool when the answer is written.
-    if (reduces(coming.combine)) adoptArguments([result]);
+    // Handles of this arrival's own, whose memory goes back to the pool when the answer is written.
+    adoptArguments(ownIn(result));
     return result;
   }
 
@@ -215,7 +204,7 @@ export class Collectives {
     signal: AbortSignal,
   ): Promise<unknown> {
     if (signal.aborted) return Promise.reject(new RpcError('cancelled', 'the collective was cancelled'));
-    const conflict = this.conflict(key, from, tags);
+    const conflict = this.seats.failure(key, tags) ?? this.conflict(key, from, tags);
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
     if (survive && (this.givenUp !== undefined || !this.collects())) return Promise.reject(this.elsewhere());
@@ -254,16 +243,38 @@ export class Collectives {
       if (tag === undefined) continue;
       const text = `worker '${from}' brought a value of ${tag} ${tags[tag]}, worker '${peer}' one of ${tag} ${other.tags[tag]}`;
       const errorAbout = (name: string): RpcError =>
-        new RpcError('failed-precondition', text, { executed: 'yes', peer: this.workerNamed(name) });
+        new RpcError('failed-precondition', text, { executed: 'yes', peer: workerNamed(this.agent, name) });
       for (const arrival of this.meetings.breakUp(key, from)) arrival.reject(errorAbout(from));
       return errorAbout(peer);
     }
     return undefined;
   }
 
-  private workerNamed(name: string): WorkerInfo | undefined {
+  /**
+   * This worker makes no further pass with a replica: who waits with values of it here is told, and the other members are, for those who
+   * wait at them.
+   */
+  giveUpReplica(replica: SeatedReplica, cause: unknown): void {
     const { agent } = this;
-    return name === agent.name ? agent.self : agent.members.others().find(({ worker }) => worker.name === name)?.worker;
+    const text = (cause instanceof Error ? cause.message : String(cause)).slice(0, MAX_REPLICA_FAILURE_TEXT);
+    const code = rpcInfo(cause)?.code;
+    // A worker that leaves is as good as gone for the others.
+    const broken = code === 'barrier-broken' || (code !== undefined && GONE.has(code));
+    this.replicaGivenUp(replica, { by: agent.name, broken, text });
+    for (const name of replica.names) {
+      if (name === agent.name) continue;
+      // One that does not hear of it is gone, and nobody waits at it.
+      const args = [replica.names, replica.line, replica.number, broken, text];
+      ask(agent, name, GIVEN_UP, args, { timeoutMs: GIVEN_UP_MS }).catch(() => undefined);
+    }
+  }
+
+  /** A member has given a replica up. */
+  replicaGivenUp(replica: SeatedReplica, why: GivenUp): void {
+    const error = this.seats.giveUp(replica, why);
+    if (error === undefined) return;
+    const isOf = (key: string, { tags }: Arrival): boolean => this.seats.failure(key, tags) !== undefined;
+    for (const arrival of this.meetings.breakWhere(isOf)) arrival.reject(error);
   }
 
   /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */
@@ -357,7 +368,8 @@ export class Collectives {
     if (info === undefined || survive) return error;
     if (info.code === 'deadline-exceeded' && info.executed !== 'yes' && info.peer !== undefined)
       return timedOut(timeoutMs, info.executed, info.peer);
-    if (info.code !== 'peer-died' && info.code !== 'not-found' && info.code !== 'unavailable') return info;
+    // A worker that ends itself is told so, and waits for nobody.
+    if (!GONE.has(info.code) || (info.code === 'draining' && leader === this.agent.name)) return info;
     return new RpcError('barrier-broken', `worker '${leader}', which collects for the group, is gone`, {
       executed: 'maybe',
       cause: error,
@@ -365,63 +377,5 @@ export class Collectives {
   }
 }
 
-type Arguments = [
-  key: string,
-  names: readonly string[],
-  value: unknown,
-  combine: Combine,
-  survive: boolean,
-  timeoutMs: number,
-  tags: unknown,
-];
-
-const NO_TAGS: CollectiveTags = Object.freeze({});
-
-/** A peer's tags, checked: texts and numbers, no more than so many. */
-function checkTags(tags: unknown): CollectiveTags {
-  if (tags === undefined) return NO_TAGS;
-  const entries = typeof tags === 'object' && tags !== null ? Object.entries(tags) : undefined;
-  const known = entries?.every(([, value]) => typeof value === 'string' || typeof value === 'number');
-  if (entries === undefined || known !== true || entries.length > MAX_COLLECTIVE_TAGS)
-    throw new TypeError('malformed tags of a collective');
-  return Object.fromEntries(entries);
-}
-
-/** Runs on the collecting member, in a scope: what is reduced is freed when the answer is written. */
-const arriveHere = (...[key, names, value, combine, survive, timeoutMs, tags]: Arguments): Promise<unknown> => {
-  const { call } = ambient();
-  if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
-  const known = typeof key === 'string' && Array.isArray(names) && names.every((name) => typeof name === 'string');
-  if (!known || !COMBINES.has(combine) || !(timeoutMs >= 0)) throw new TypeError('malformed arrival');
-  const collectives = byAgent.get(ambient().agent as object);
-  if (collectives === undefined) throw new RpcError('failed-precondition', 'not in a call of an agent');
-  const coming = { key, names, value, combine, survive, timeoutMs, tags: checkTags(tags) };
-  // All others are answered with it, at times of their own.
-  if (!reduces(combine)) keep(value);
-  return collectives.arrive(call.caller.name, coming, call.signal);
-};
-systemFunction(ARRIVE, arriveHere, undefined, true);
-
-/** Tells a member that waits here whom it waits for. */
-systemFunction(MISSING, (key: string): Missing[] => {
-  const { call } = ambient();
-  if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
-  return typeof key === 'string' ? (byAgent.get(ambient().agent as object)?.missing(key, call.caller.name) ?? []) : [];
-});
-
-/** The call of a member to the one that collects. */
-function ask(
-  agent: AgentParts,
-  leader: string,
-  name: string,
-  args: readonly unknown[],
-  options: CallOptions,
-): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const form = { mode: 'value' as const, label: { kind: 'other' as const, name }, defaultTimeoutMs: 0 };
-    // Outside of any autograd context or profile: this is not the program's call.
-    runWith({ contextId: undefined, profile: undefined }, () =>
-      agent.caller.call(agent.members.find(leader), name, args, options, form, { resolve, reject }),
-    );
-  });
-}
+/** How a call ends whose other side is gone, or on its way out. */
+const GONE: ReadonlySet<string> = new Set(['peer-died', 'not-found', 'unavailable', 'draining']);

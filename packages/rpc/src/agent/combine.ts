@@ -6,6 +6,9 @@ import { RpcError } from '../base/errors.ts';
 /** How the values of all become the answer to each. */
 export type Combine = 'all' | 'sum' | 'mean' | 'first';
 
+/** What a value belongs to. Two whose tags name different things under one key never meet. */
+export type CollectiveTags = Readonly<Record<string, string | number>>;
+
 /** What a member brought, and where its answer goes. */
 export interface Brought {
   readonly value: unknown;
@@ -17,23 +20,41 @@ export interface Brought {
 
 /** Everybody has come: each gets the answer, or the reason why there is none. */
 export function answer(arrivals: ReadonlyMap<string, Brought>): void {
-  const combine = [...arrivals.values()][0]?.combine ?? 'all';
   const names = [...arrivals.keys()].sort();
+  const combine = arrivals.get(names[0] as string)?.combine ?? 'all';
   const values = names.map((name) => arrivals.get(name)?.value);
   if (!reduces(combine)) {
-    const result = combine === 'all' ? new Map(names.map((name, i) => [name, values[i]])) : values.find(isSome);
-    for (const arrival of arrivals.values()) arrival.resolve(result);
+    const found = values.find(isSome);
+    const result = (): unknown =>
+      combine === 'all' ? new Map(names.map((name, i) => [name, handleOf(values[i])])) : handleOf(found);
+    for (const arrival of arrivals.values()) arrival.resolve(result());
     return;
   }
   try {
+    const other = names.find((name) => arrivals.get(name)?.combine !== combine);
+    if (other !== undefined)
+      throw new TypeError(
+        `worker '${names[0]}' asked for the ${combine}, worker '${other}' for the ${arrivals.get(other)?.combine}`,
+      );
     const result = reduced(names, values, combine);
-    for (const arrival of arrivals.values()) arrival.resolve(untracked(() => result.detach()));
+    for (const arrival of arrivals.values()) arrival.resolve(handleOf(result));
     result.release();
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
     const failure = new RpcError('invalid-argument', text, { executed: 'yes', cause: error });
     for (const arrival of arrivals.values()) arrival.reject(failure);
   }
+}
+
+/** For each who came one of its own: answers are written, and freed, at times of their own. What only holds tensors is everybody's. */
+function handleOf(value: unknown): unknown {
+  return value instanceof Tensor ? untracked(() => value.detach()) : value;
+}
+
+/** The handles in an answer that are for one alone. */
+export function ownIn(result: unknown): Tensor[] {
+  const values = result instanceof Map ? [...(result as Map<string, unknown>).values()] : [result];
+  return values.filter((value): value is Tensor => value instanceof Tensor);
 }
 
 /** In the order of names, so that every run gives the same bits. @throws TypeError for what cannot be added up, with whose it is. */
@@ -61,7 +82,7 @@ function kindOf({ shape, dtype }: Tensor): string {
   return `shape [${shape.join(', ')}] and dtype ${dtype}`;
 }
 
-export function reduces(combine: Combine): combine is 'sum' | 'mean' {
+function reduces(combine: Combine): combine is 'sum' | 'mean' {
   return combine === 'sum' || combine === 'mean';
 }
 

@@ -9,8 +9,9 @@ export interface Missing {
 
 /** What programs call to come to a meeting. */
 export function functionOf(meeting: string): string {
-  const [kind] = meeting.split('/');
-  return FUNCTIONS[kind ?? ''] ?? `the collective '${meeting}'`;
+  const [kind = '', , line] = meeting.split('/');
+  const name = FUNCTIONS[kind] ?? `the collective '${meeting}'`;
+  return line === undefined ? name : `${name} of the group of replica ${line.split('.')[0]}`;
 }
 const FUNCTIONS: Readonly<Record<string, string>> = {
   barrier: 'barrier()',

@@ -64,6 +64,10 @@ export const MAX_EVENT_LISTENERS = 1_000;
 export const MAX_OPEN_COLLECTIVES = 4_096;
 /** Tags that a value of a collective carries: a layer that uses collectives adds one or two. */
 export const MAX_COLLECTIVE_TAGS = 8;
+/** Replicas that some member has given up, as others may still come to their meetings; */
+export const MAX_FAILED_REPLICAS = 1_024;
+/** and what is told of why, in characters. */
+export const MAX_REPLICA_FAILURE_TEXT = 1_024;
 /** The longest remote stack that is kept, in characters. */
 export const MAX_REMOTE_STACK = 16 * KIB;
 /** A refused call is told at most this much about why, in characters. */

@@ -76,13 +76,25 @@ test('an arrival ends once, in whatever order members come, withdraw, go and joi
         if (meetings.withdraw(from, arrival) !== undefined) ended.push(arrival);
       } else if (what < 85) take(meetings.gone(name, chance(30)));
       else if (what < 90) meetings.joined(name);
-      else if (what < 94) ended.push(...meetings.breakUp('round', name));
+      else if (what < 92) ended.push(...meetings.breakUp('round', name));
+      else if (what < 94)
+        ended.push(...meetings.breakWhere((key, arrival) => key === 'round' && arrival.startsWith(name)));
       else if (what < 97) ended.push(...meetings.handOver());
       else ended.push(...meetings.giveUp().flatMap(({ arrivals }) => arrivals));
     }
     ended.push(...meetings.close());
     expect([...ended].sort(), `seed ${seed}`).toEqual([...open.keys()].sort());
   }
+});
+
+test('a round ends for all who wait there when one value of it is given up, and no other does', () => {
+  const meetings = new Meetings<string>();
+  meetings.arrive('k', 'a', 'a1', of('a', 'b', 'c'));
+  meetings.arrive('k', 'b', 'b1', of('a', 'b', 'c'));
+  meetings.arrive('other', 'a', 'a2', of('a', 'b', 'c'));
+  expect(meetings.breakWhere((key, arrival) => key === 'k' && arrival === 'b1')).toEqual(['a1', 'b1']);
+  expect(meetings.breakWhere(() => false)).toEqual([]);
+  expect(meetings.close()).toEqual(['a2']);
 });
 
 test('what another collects from now on is handed over, and nothing else', () => {

@@ -20,6 +20,12 @@ export function isMeetingOf(key: string, names: readonly string[], from: string,
   return names.length === 0 || (names[0] === collector && names.includes(from));
 }
 
+/** What a key's meeting is called, and who is named in it. */
+export function partsOfKey(key: string): { readonly name: string; readonly names: readonly string[] } {
+  const [name = '', ...names] = key.split('\n');
+  return { name, names };
+}
+
 function suffixOf(names: readonly string[]): string {
   return names.length === 0 ? '\n*' : `\n${names.join('\n')}`;
 }
@@ -117,6 +123,13 @@ export class Meetings<A> {
     if (round === undefined) return [];
     this.drop(round);
     return [...round.arrivals.values()];
+  }
+
+  /** Ends every round at which somebody waits with what `is` means, for all who wait there, and returns them. */
+  breakWhere(is: (key: string, arrival: A) => boolean): A[] {
+    const over = this.rounds.filter(({ key, arrivals }) => [...arrivals.values()].some((arrival) => is(key, arrival)));
+    for (const round of over) this.drop(round);
+    return over.flatMap(({ arrivals }) => [...arrivals.values()]);
   }
 
   /**

@@ -58,4 +58,5 @@ export {
   RMSNorm,
   type BatchNormLayerOptions,
 } from './norm.ts';
-export { DistributedDataParallel, type GradBucket, type ProcessGroup } from './parallel.ts';
+export type { GradBucket } from './buckets.ts';
+export { DistributedDataParallel, type ProcessGroup } from './parallel.ts';

@@ -2,41 +2,19 @@
 import { noGrad } from '../autograd/record.ts';
 import { replaceGrad } from '../autograd/backward/accumulate.ts';
 import { runBackward } from '../autograd/backward/engine.ts';
-import { tensor, zeros } from '../creation.ts';
-import { dtypes } from '../dtype.ts';
-import { concat } from '../ops/join.ts';
-import { sweep } from '../scope.ts';
-import { sameShape } from '../shape.ts';
-import { sparseCooTensor } from '../ops/sparse/coo.ts';
-import type { Parameter, Tensor } from '../tensor.ts';
-import { Module, type Callable } from './module.ts';
-import { partReduces, replicas, type PartReduce } from './replicas.ts';
+import { tensor } from '../creation.ts';
 import { checkOptionNames } from '../option-names.ts';
+import type { Parameter, Tensor } from '../tensor.ts';
+import { Bucket, planBuckets, type BucketPlan, type Combined, type GradBucket } from './buckets.ts';
+import { Module, type Callable } from './module.ts';
+import { partReduces, replicas, seatIn, type PartReduce, type ReplicaSeat, type Tags } from './replicas.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
-
-/** The gradients of some parameters, as one vector; or one sparse gradient. */
-export interface GradBucket {
-  readonly index: number;
-  /** Whether this is the last bucket of the pass. */
-  readonly isLast: boolean;
-  /** The gradients one after the other, flat; for a sparse gradient, that tensor. */
-  buffer(): Tensor;
-  /** The gradients in the parameters' shapes: views of the buffer. */
-  gradients(): Tensor[];
-  parameters(): Parameter[];
-  /** Fires when the pass has failed: a hook that calls others gives it to them, so that nothing of the pass is left there. */
-  readonly signal: AbortSignal;
-  /** What the pass is, for `ProcessGroup.allReduce`. */
-  readonly tags: Tags;
-}
 
 interface Timed {
   timeoutMs?: number | undefined;
   signal?: AbortSignal | undefined;
 }
-
-type Tags = Readonly<Record<string, string | number>>;
 
 /** Workers that compute together. Every member makes the same calls in the same order. */
 export interface ProcessGroup {
@@ -77,8 +55,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private readonly bucketBytes: number;
   private hook: Hook | undefined;
   private layout: readonly BucketPlan[] | undefined;
-  /** Which of its group's replicas this is, and which pass it is in: others' values of another one do not go with its own. */
-  private readonly number: number;
+  /** Which of the replicas over these workers this is, and which pass it is in: others' values of another one do not go with its own. */
+  private readonly seat: ReplicaSeat | undefined;
   private pass = 0;
   /** Why this replica may be out of step with its group. */
   private broken: { cause: unknown } | undefined;
@@ -93,21 +71,28 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     this.module = module;
     this.group = options.group;
     this.bucketBytes = bucketBytes;
-    this.number = options.group === undefined ? 0 : numberIn(options.group);
+    this.seat = options.group === undefined || options.group.size === 1 ? undefined : seatIn(options.group);
     this.forward = ((...args: never[]) => {
       replicas.onForward?.(this);
       return (module.forward as (...a: never[]) => unknown)(...args);
     }) as M['forward'];
   }
 
-  /** Copies the parameters of the worker with rank `from` to all: call it on every worker before training. */
+  /**
+   * Copies the parameters of the worker with rank `from` to all: call it on every worker before training.
+   * @throws Error on all of them where their parameters are not the same.
+   */
   async synchronize(from = 0): Promise<void> {
     const { group } = this;
-    if (group === undefined) return;
-    for (const parameter of this.module.parameters()) {
-      const value = await group.broadcast(parameter.detach(), from);
-      noGrad(() => parameter.copy_(value));
-    }
+    if (group === undefined || group.size === 1) return;
+    const parameters = this.module.parameters();
+    await this.together(async () => {
+      await this.agreeOn(parameters, [], { tags: this.tagsOf(this.pass, 'synchronize') });
+      for (const parameter of parameters) {
+        const value = await group.broadcast(parameter.detach(), from);
+        noGrad(() => parameter.copy_(value));
+      }
+    });
   }
 
   /**
@@ -119,9 +104,17 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     this.hook = (bucket) => hook(state, bucket);
   }
 
-  /** Runs the local backward pass, then the hooks. Rejects with the first error of a hook; gradients are then the local ones. */
+  /**
+   * Runs the local backward pass, then the hooks. Rejects with the first error of a hook; gradients are then the local ones. When any of
+   * it fails on one worker, it does on all, and so does every later pass of these replicas.
+   */
   async backward(loss: Tensor): Promise<void> {
-    runBackward([loss]);
+    try {
+      runBackward([loss]);
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
     // Past `.grad`: what the program has not looked at is freed when it is replaced.
     const combined = await this.combine((p) => p.meta?.grad ?? null);
     for (const [parameter, gradient, ours] of combined)
@@ -144,70 +137,104 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     return new Map(combined.map(([parameter, gradient]) => [parameter, gradient]));
   }
 
-  /** A pass that the group would have met in failed on this worker: later ones are refused, as they might meet others' old values. */
+  /**
+   * A pass that the group would have met in failed on this worker: later ones are refused, as they might meet others' old values, and
+   * the others are told.
+   */
   fail(cause: unknown): void {
-    if (this.group !== undefined && this.group.size > 1) this.broken ??= { cause };
+    if (this.seat === undefined || this.broken !== undefined) return;
+    this.broken = { cause };
+    this.seat.fail(cause);
   }
 
   /**
    * For workers with unequal numbers of batches: every worker runs its own loop in `fn`; those that end first answer the others' passes
    * with zeros, which still count in the mean, until all have ended. Then all take the parameters of the worker with most passes.
-   * Inside, each pass asks first who is still there: one more small all-reduce. When `fn` throws, its worker answers no longer.
+   * Inside, each pass asks first who is still there: one more small all-reduce. When `fn` throws, the others are told in their next pass.
    */
   async join<T>(fn: () => Promise<T>): Promise<T> {
     const { group } = this;
     if (group === undefined || group.size === 1) return fn();
     if (this.joined !== undefined) throw new TypeError('join() is already running');
     const state = (this.joined = { passes: 0 });
-    try {
+    const loop = async (): Promise<T> => {
       const result = await fn();
       while ((await this.countActive(false)) > 0) await this.exchange(() => null);
-      const passes = new Float32Array(group.size);
-      passes[group.rank] = state.passes;
-      await this.synchronize((await group.allReduce(tensor(passes), 'sum')).argMax().item());
+      const own = new Float64Array(group.size);
+      own[group.rank] = state.passes;
+      const passes = await this.sumOf(own, { tags: this.tagsOf(this.pass, 'passes') });
+      await this.synchronize(passes.indexOf(Math.max(...passes)));
       return result;
+    };
+    try {
+      return await this.together(loop);
     } finally {
       this.joined = undefined;
     }
   }
 
+  /** Runs what all members have to get through: without an answer nobody knows who is in step. */
+  private async together<T>(run: () => T | Promise<T>): Promise<T> {
+    try {
+      return await run();
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
+  }
+
   /** How many workers have a pass to make now. */
   private async countActive(active: boolean): Promise<number> {
-    const tags = { replica: this.number, pass: this.pass + 1, bucket: 'who is there' };
-    return (await (this.group as ProcessGroup).allReduce(tensor([active ? 1 : 0]), 'sum', { tags })).item();
+    const [count] = await this.sumOf([active ? 1 : 0], { tags: this.tagsOf(this.pass + 1, 'who is there') });
+    return count as number;
   }
 
   private async combine(gradientOf: (p: Parameter) => Tensor | null, options: Exchange = {}): Promise<Combined[]> {
     if (this.broken !== undefined) throw brokenError(this.broken.cause);
     if (this.joined !== undefined) {
       this.joined.passes++;
-      await this.countActive(true);
+      await this.together(() => this.countActive(true));
     }
     return this.exchange(gradientOf, options);
   }
 
-  private async exchange(
+  private exchange(gradientOf: (p: Parameter) => Tensor | null, options?: Exchange): Promise<Combined[]> {
+    return this.together(() => this.runPass(gradientOf, options));
+  }
+
+  private async runPass(
     gradientOf: (p: Parameter) => Tensor | null,
     { signal, tags }: Exchange = {},
   ): Promise<Combined[]> {
-    const own = { ...tags, replica: this.number, pass: ++this.pass };
-    const plans = await this.plan(gradientOf, { signal, tags: { ...own, bucket: 'layout' } });
+    const pass = ++this.pass;
+    const plans = await this.plan(gradientOf, { signal, tags: { ...tags, ...this.tagsOf(pass, 'layout') } });
     if (signal?.aborted === true) throw signal.reason;
     const withdrawals = plans.map(() => new AbortController());
     const buckets = plans.map((plan, i) => {
-      const about = { signal: (withdrawals[i] as AbortController).signal, tags: { ...own, bucket: i } };
-      return new Bucket(i, i === plans.length - 1, plan, gradientOf, about);
+      const about = { ...tags, ...this.tagsOf(pass, i) };
+      const given = { signal: (withdrawals[i] as AbortController).signal, tags: about };
+      return new Bucket(i, i === plans.length - 1, plan, gradientOf, given);
     });
-    // The last one first: what is left of this worker's still lines up with the others' buckets.
-    const withdraw = (): void => {
-      this.fail(signal?.reason);
-      for (const one of [...withdrawals].reverse()) one.abort(signal?.reason);
+    const giveUp = (cause: unknown): void => {
+      this.fail(cause);
+      // The last one first: what is left of this worker's still lines up with the others' buckets.
+      for (const one of [...withdrawals].reverse()) one.abort(cause);
     };
-    signal?.addEventListener('abort', withdraw, { once: true });
-    const sent = buckets.map(async (bucket) => this.send(bucket));
-    const results = await Promise.all(sent).finally(() => signal?.removeEventListener('abort', withdraw));
+    const abort = (): void => giveUp(signal?.reason);
+    signal?.addEventListener('abort', abort, { once: true });
+    const sent = buckets.map((bucket) =>
+      this.send(bucket).catch((error: unknown) => {
+        giveUp(error);
+        throw error;
+      }),
+    );
+    const results = await Promise.all(sent).finally(() => signal?.removeEventListener('abort', abort));
     const owned = this.hook === undefined && (this.alone || this.partReduce !== undefined);
     return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
+  }
+
+  private tagsOf(pass: number, bucket: string | number): Tags {
+    return { replica: this.seat?.number ?? 0, pass, bucket };
   }
 
   private get alone(): boolean {
@@ -226,18 +253,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const { signal, tags } = bucket;
     if (hook !== undefined) return unlessAborted(hook(bucket), signal);
     if (group === undefined || group.size === 1) return bucket.buffer();
-    if (partReduce !== undefined) return this.met(partReduce(bucket.dense(), { signal, tags }));
-    return this.met(group.allReduce(bucket.dense(), 'mean', { signal, tags }));
-  }
-
-  /** What the group makes of this worker's part; without an answer nobody knows who is in step. */
-  private async met(answer: Promise<Tensor>): Promise<Tensor> {
-    try {
-      return await answer;
-    } catch (error) {
-      this.fail(error);
-      throw error;
-    }
+    if (partReduce === undefined) return group.allReduce(bucket.dense(), 'mean', { signal, tags });
+    return partReduce(bucket.dense(), { signal, tags, failed: (error) => this.fail(error) });
   }
 
   /**
@@ -251,26 +268,45 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
       return this.layout as readonly BucketPlan[];
     const sparse = parameters.map((p) => gradientOf(p)?.layout === 'sparse_coo');
     const { group } = this;
-    if (group === undefined || group.size === 1 || parameters.length === 0)
+    if (group === undefined || group.size === 1)
       return (this.layout = planBuckets(parameters, (i) => sparse[i] === true, this.bucketBytes));
-    const marks = parameters.map(markOf);
-    const said = Float64Array.from([...sparse.map(Number), ...marks, ...marks.map((mark) => mark ** 2)]);
-    const heard = (await this.met(group.allReduce(tensor(said), 'sum', options))).dataSync() as Float64Array;
-    const [flags, sums, squares] = [0, 1, 2].map((k) => heard.subarray(k * marks.length, (k + 1) * marks.length)) as [
-      Float64Array,
-      Float64Array,
-      Float64Array,
-    ];
-    // All marks are equal exactly where their sum's square is as many times the sum of their squares.
-    const other = sums.findIndex((sum, i) => sum ** 2 !== group.size * (squares[i] as number));
-    if (other !== -1) {
-      const { shape, dtype } = parameters[other] as Parameter;
-      const text = `the replicas of this group differ in parameter ${other} of ${parameters.length}, which has shape [${shape.join(', ')}] and dtype ${dtype} here`;
-      const error = new Error(text);
-      this.fail(error);
-      throw error;
-    }
+    const flags = await this.agreeOn(parameters, sparse.map(Number), options);
     return (this.layout = planBuckets(parameters, (i) => flags[i] !== 0, this.bucketBytes));
+  }
+
+  /** The sums over the group of what each member brings beside its parameters. @throws Error on all members where those are not the same. */
+  private async agreeOn(
+    parameters: readonly Parameter[],
+    beside: readonly number[],
+    options: Exchange,
+  ): Promise<readonly number[]> {
+    const marks = parameters.map(markOf);
+    const heard = await this.sumOf([...beside, ...marks, ...marks.map((mark) => mark ** 2)], options);
+    const sums = heard.slice(beside.length, beside.length + marks.length);
+    const squares = heard.slice(beside.length + marks.length);
+    const { size } = this.group as ProcessGroup;
+    // All marks are equal exactly where their sum's square is as many times the sum of their squares.
+    const other = sums.findIndex((sum, i) => sum ** 2 !== size * (squares[i] as number));
+    if (other === -1) return heard.slice(0, beside.length);
+    const { shape, dtype } = parameters[other] as Parameter;
+    const text = `the replicas of this group differ in parameter ${other} of ${parameters.length}, which has shape [${shape.join(', ')}] and dtype ${dtype} here`;
+    throw new Error(text);
+  }
+
+  /**
+   * Sums of whole numbers over the group. They travel as a bucket does: a member that is at its buckets already, as it does not see what
+   * there is to agree on, brings other tags to the same meeting, and both hear of it.
+   */
+  private async sumOf(values: ArrayLike<number>, { signal, tags = {} }: Exchange): Promise<number[]> {
+    const group = this.group as ProcessGroup;
+    const partReduce = this.hook === undefined ? this.partReduce : undefined;
+    const brought = tensor(Float64Array.from(values));
+    const mean = await (partReduce === undefined
+      ? group.allReduce(brought, 'mean', { signal, tags })
+      : partReduce(brought, { signal: signal ?? new AbortController().signal, tags }));
+    const sums = Array.from(mean.dataSync() as Float64Array, (value) => Math.round(value * group.size));
+    if (partReduce !== undefined) for (const done of [brought, mean]) done.release();
+    return sums;
   }
 }
 
@@ -281,22 +317,10 @@ function markOf({ shape, dtype }: Parameter): number {
   return (mark ^ (mark >>> 16)) & 0xffff;
 }
 
-/** A parameter with its gradient, and whether that is the library's own: nobody else has it. */
-type Combined = [parameter: Parameter, gradient: Tensor, ours: boolean];
-
 /** What goes with the values of one pass. */
 interface Exchange {
   readonly signal?: AbortSignal | undefined;
   readonly tags?: Tags | undefined;
-}
-
-const replicasOf = new WeakMap<ProcessGroup, number>();
-
-/** Members make their replicas in the same order, so that each has the same number on all of them. */
-function numberIn(group: ProcessGroup): number {
-  const number = (replicasOf.get(group) ?? 0) + 1;
-  replicasOf.set(group, number);
-  return number;
 }
 
 /** What a hook of the program answers; nobody waits for it once the pass has failed. */
@@ -314,126 +338,4 @@ function brokenError(cause: unknown): Error {
   const why = cause instanceof Error ? cause.message : String(cause);
   const text = `this DistributedDataParallel may be out of step with its group since a pass failed (${why})`;
   return new Error(`${text}: make new replicas on every worker`, { cause });
-}
-
-/** What one bucket holds: some parameters, or one whose gradient is sparse. */
-interface BucketPlan {
-  readonly parameters: Parameter[];
-  readonly sparse: boolean;
-}
-
-/** Later layers first: their gradients are ready first. */
-function planBuckets(parameters: readonly Parameter[], isSparse: (i: number) => boolean, limit: number): BucketPlan[] {
-  const plans: BucketPlan[] = [];
-  let open: BucketPlan | undefined;
-  let bytes = 0;
-  for (let i = parameters.length - 1; i >= 0; i--) {
-    const parameter = parameters[i] as Parameter;
-    if (isSparse(i)) {
-      plans.push({ parameters: [parameter], sparse: true });
-      open = undefined;
-      continue;
-    }
-    const size = parameter.size * dtypes[parameter.dtype].bytes;
-    if (open === undefined || bytes + size > limit || open.parameters[0]?.dtype !== parameter.dtype) {
-      plans.push((open = { parameters: [], sparse: false }));
-      bytes = 0;
-    }
-    open.parameters.push(parameter);
-    bytes += size;
-  }
-  return plans;
-}
-
-class Bucket implements GradBucket {
-  readonly index: number;
-  readonly isLast: boolean;
-  readonly signal: AbortSignal;
-  readonly tags: Tags;
-  private readonly plan: BucketPlan;
-  private readonly flat: Tensor;
-  private sent: Tensor | undefined;
-
-  /** A parameter without a gradient counts as zero, so that all workers agree. */
-  constructor(
-    index: number,
-    isLast: boolean,
-    plan: BucketPlan,
-    gradientOf: (p: Parameter) => Tensor | null,
-    about: { signal: AbortSignal; tags: Tags },
-  ) {
-    this.signal = about.signal;
-    this.tags = about.tags;
-    this.index = index;
-    this.isLast = isLast;
-    this.plan = plan;
-    this.flat = noGrad(() => (plan.sparse ? this.sparseOf(gradientOf) : this.denseOf(gradientOf)));
-  }
-
-  private sparseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {
-    const [only] = this.plan.parameters as [Parameter];
-    const own = gradientOf(only)?.detach() ?? emptySparse(only);
-    return own.layout === 'sparse_coo' ? own : own.toSparse();
-  }
-
-  private denseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {
-    const lineOf = (p: Parameter): Tensor =>
-      gradientOf(p)?.detach().toDense().reshape([p.size]) ?? zeros([p.size], { dtype: p.dtype });
-    return sweep(() => concat(this.plan.parameters.map(lineOf)));
-  }
-
-  buffer(): Tensor {
-    return this.flat;
-  }
-
-  gradients(): Tensor[] {
-    return this.plan.sparse ? [this.flat] : this.split(this.flat);
-  }
-
-  parameters(): Parameter[] {
-    return [...this.plan.parameters];
-  }
-
-  /** What a group reduces: other members' sparse gradients have other indices. */
-  dense(): Tensor {
-    return (this.sent = this.plan.sparse ? noGrad(() => this.flat.toDense()) : this.flat);
-  }
-
-  /** The parts of an answer, a copy for each parameter. `owned`: nobody else has the answer or the buffer, and both are freed. */
-  parts(result: Tensor, owned: boolean): Combined[] {
-    const { parameters, sparse } = this.plan;
-    if (sparse) {
-      const [only] = parameters as [Parameter];
-      if (!sameShape(result.shape, only.shape)) throw sizeError(result, only);
-      const ours = owned && result !== this.flat;
-      if (ours) for (const done of [this.flat, this.sent]) done?.release();
-      return [[only, result, ours]];
-    }
-    if (result.size !== this.flat.size) throw sizeError(result, this.flat);
-    const parts = sweep(() => this.split(result.toDense()).map((part) => part.clone()));
-    if (owned) for (const done of [result, this.flat]) done.release();
-    return parts.map((part, i) => [parameters[i] as Parameter, part, owned]);
-  }
-
-  private split(flat: Tensor): Tensor[] {
-    const line = flat.reshape([flat.size]);
-    let at = 0;
-    return this.plan.parameters.map((p) => {
-      const part = line.narrow(0, at, p.size).reshape(p.shape);
-      at += p.size;
-      return part;
-    });
-  }
-}
-
-/** No rows of the first dimension. */
-function emptySparse(p: Parameter): Tensor {
-  const values = zeros([0, ...p.shape.slice(1)], { dtype: p.dtype });
-  return sparseCooTensor(zeros([1, 0], { dtype: 'int64' }), values, p.shape);
-}
-
-function sizeError(got: Tensor, expected: Tensor): RangeError {
-  return new RangeError(
-    `a communication hook returned a tensor of shape [${got.shape.join(', ')}] for one of [${expected.shape.join(', ')}]`,
-  );
 }

@@ -1,0 +1,155 @@
+/** @file The buckets of a data-parallel pass: which parameters travel together, and their gradients as one vector. */
+import { noGrad } from '../autograd/record.ts';
+import { zeros } from '../creation.ts';
+import { dtypes } from '../dtype.ts';
+import { concat } from '../ops/join.ts';
+import { sparseCooTensor } from '../ops/sparse/coo.ts';
+import { sweep } from '../scope.ts';
+import { sameShape } from '../shape.ts';
+import type { Parameter, Tensor } from '../tensor.ts';
+import type { Tags } from './replicas.ts';
+
+/** The gradients of some parameters, as one vector; or one sparse gradient. */
+export interface GradBucket {
+  readonly index: number;
+  /** Whether this is the last bucket of the pass. */
+  readonly isLast: boolean;
+  /** The gradients one after the other, flat; for a sparse gradient, that tensor. */
+  buffer(): Tensor;
+  /** The gradients in the parameters' shapes: views of the buffer. */
+  gradients(): Tensor[];
+  parameters(): Parameter[];
+  /** Fires when the pass has failed: a hook that calls others gives it to them, so that nothing of the pass is left there. */
+  readonly signal: AbortSignal;
+  /** What the pass is, for `ProcessGroup.allReduce`. */
+  readonly tags: Tags;
+}
+
+/** A parameter with its gradient, and whether that is the library's own: nobody else has it. */
+export type Combined = [parameter: Parameter, gradient: Tensor, ours: boolean];
+
+/** What one bucket holds: some parameters, or one whose gradient is sparse. */
+export interface BucketPlan {
+  readonly parameters: Parameter[];
+  readonly sparse: boolean;
+}
+
+/** Later layers first: their gradients are ready first. */
+export function planBuckets(
+  parameters: readonly Parameter[],
+  isSparse: (i: number) => boolean,
+  limit: number,
+): BucketPlan[] {
+  const plans: BucketPlan[] = [];
+  let open: BucketPlan | undefined;
+  let bytes = 0;
+  for (let i = parameters.length - 1; i >= 0; i--) {
+    const parameter = parameters[i] as Parameter;
+    if (isSparse(i)) {
+      plans.push({ parameters: [parameter], sparse: true });
+      open = undefined;
+      continue;
+    }
+    const size = parameter.size * dtypes[parameter.dtype].bytes;
+    if (open === undefined || bytes + size > limit || open.parameters[0]?.dtype !== parameter.dtype) {
+      plans.push((open = { parameters: [], sparse: false }));
+      bytes = 0;
+    }
+    open.parameters.push(parameter);
+    bytes += size;
+  }
+  return plans;
+}
+
+export class Bucket implements GradBucket {
+  readonly index: number;
+  readonly isLast: boolean;
+  readonly signal: AbortSignal;
+  readonly tags: Tags;
+  private readonly plan: BucketPlan;
+  private readonly flat: Tensor;
+  private sent: Tensor | undefined;
+
+  /** A parameter without a gradient counts as zero, so that all workers agree. */
+  constructor(
+    index: number,
+    isLast: boolean,
+    plan: BucketPlan,
+    gradientOf: (p: Parameter) => Tensor | null,
+    about: { signal: AbortSignal; tags: Tags },
+  ) {
+    this.signal = about.signal;
+    this.tags = about.tags;
+    this.index = index;
+    this.isLast = isLast;
+    this.plan = plan;
+    this.flat = noGrad(() => (plan.sparse ? this.sparseOf(gradientOf) : this.denseOf(gradientOf)));
+  }
+
+  private sparseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {
+    const [only] = this.plan.parameters as [Parameter];
+    const own = gradientOf(only)?.detach() ?? emptySparse(only);
+    return own.layout === 'sparse_coo' ? own : own.toSparse();
+  }
+
+  private denseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {
+    const lineOf = (p: Parameter): Tensor =>
+      gradientOf(p)?.detach().toDense().reshape([p.size]) ?? zeros([p.size], { dtype: p.dtype });
+    return sweep(() => concat(this.plan.parameters.map(lineOf)));
+  }
+
+  buffer(): Tensor {
+    return this.flat;
+  }
+
+  gradients(): Tensor[] {
+    return this.plan.sparse ? [this.flat] : this.split(this.flat);
+  }
+
+  parameters(): Parameter[] {
+    return [...this.plan.parameters];
+  }
+
+  /** What a group reduces: other members' sparse gradients have other indices. */
+  dense(): Tensor {
+    return (this.sent = this.plan.sparse ? noGrad(() => this.flat.toDense()) : this.flat);
+  }
+
+  /** The parts of an answer, a copy for each parameter. `owned`: nobody else has the answer or the buffer, and both are freed. */
+  parts(result: Tensor, owned: boolean): Combined[] {
+    const { parameters, sparse } = this.plan;
+    if (sparse) {
+      const [only] = parameters as [Parameter];
+      if (!sameShape(result.shape, only.shape)) throw sizeError(result, only);
+      const ours = owned && result !== this.flat;
+      if (ours) for (const done of [this.flat, this.sent]) done?.release();
+      return [[only, result, ours]];
+    }
+    if (result.size !== this.flat.size) throw sizeError(result, this.flat);
+    const parts = sweep(() => this.split(result.toDense()).map((part) => part.clone()));
+    if (owned) for (const done of [result, this.flat]) done.release();
+    return parts.map((part, i) => [parameters[i] as Parameter, part, owned]);
+  }
+
+  private split(flat: Tensor): Tensor[] {
+    const line = flat.reshape([flat.size]);
+    let at = 0;
+    return this.plan.parameters.map((p) => {
+      const part = line.narrow(0, at, p.size).reshape(p.shape);
+      at += p.size;
+      return part;
+    });
+  }
+}
+
+/** No rows of the first dimension. */
+function emptySparse(p: Parameter): Tensor {
+  const values = zeros([0, ...p.shape.slice(1)], { dtype: p.dtype });
+  return sparseCooTensor(zeros([1, 0], { dtype: 'int64' }), values, p.shape);
+}
+
+function sizeError(got: Tensor, expected: Tensor): RangeError {
+  return new RangeError(
+    `a communication hook returned a tensor of shape [${got.shape.join(', ')}] for one of [${expected.shape.join(', ')}]`,
+  );
+}
