@@ -1,11 +1,12 @@
 /** @file A job of the training suite: what every contestant of it runs, and how programs are run for their last line. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { exampleFile } from './examples.ts';
+import { publish } from '../published.ts';
 import { gradientsFile } from './gradients.ts';
 import type { RoleSign } from './profile.ts';
 
@@ -58,12 +59,34 @@ async function runNode(
   args: readonly (string | number)[],
   { backend, flags = [] }: { readonly backend: string; readonly flags?: readonly string[] },
 ): Promise<string> {
-  const { stdout } = await execute(process.execPath, [...NODE, ...flags, fileURLToPath(program), ...args.map(String)], {
-    env: { ...process.env, ...ownEnvironment(backend) },
-    timeout: TIMEOUT_MS,
-    maxBuffer: 64 * 2 ** 20,
-  });
+  const loader = program.pathname.endsWith('.ts') ? NODE : [];
+  const { stdout } = await execute(
+    process.execPath,
+    [...loader, ...flags, fileURLToPath(program), ...args.map(String)],
+    {
+      env: { ...process.env, ...ownEnvironment(backend) },
+      timeout: TIMEOUT_MS,
+      maxBuffer: 64 * 2 ** 20,
+    },
+  );
   return stdout;
+}
+
+const examples = new Map<string, Promise<URL>>();
+
+/** An example's program as it is published, until this process ends. */
+function publishedExample(name: string): Promise<URL> {
+  const known = examples.get(name);
+  if (known !== undefined) return known;
+  const sources = ['main.ts', 'worker.ts']
+    .map((file) => exampleFile(`${name}/${file}`))
+    .filter((file) => existsSync(file));
+  const made = publish(sources, exampleFile('../out-tsc/')).then(({ programs, dispose }) => {
+    process.once('exit', dispose);
+    return programs[0] as URL;
+  });
+  examples.set(name, made);
+  return made;
 }
 
 /** Runs an example with `args` and reads the summary that it writes. @throws Error where another backend than was asked for has computed. */
@@ -74,7 +97,9 @@ export async function runExample<T>(
 ): Promise<T> {
   const out = mkdtempSync(join(tmpdir(), 'training-'));
   try {
-    await runNode(exampleFile(`${name}/main.ts`), [...args, '--out', out], options);
+    // Profiles name the sources.
+    const program = options.flags.length > 0 ? exampleFile(`${name}/main.ts`) : await publishedExample(name);
+    await runNode(program, [...args, '--out', out], options);
     const summary = JSON.parse(readFileSync(join(out, 'summary.json'), 'utf8')) as T & { backend: string };
     if (summary.backend !== options.backend)
       throw new Error(`${name} has computed with ${summary.backend} instead of ${options.backend}`);

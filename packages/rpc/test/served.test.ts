@@ -35,6 +35,12 @@ function outcome(ask: () => unknown): string | undefined {
 }
 const finds = (served: Served, name: string): string | undefined => outcome(() => served.find(name));
 
+it('names of its own are taken only where it is loaded twice, and that is said', () => {
+  expect(() => systemFunction('served/system', () => 1)).toThrow(
+    "this process has loaded Backwire twice: both define 'served/system'. 'npm ls @backwire/rpc' tells where they are",
+  );
+});
+
 describe('all that is defined', () => {
   it('is served, and nothing that is not', () => {
     const all = serving();

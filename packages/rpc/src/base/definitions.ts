@@ -345,6 +345,11 @@ function insert(definition: Definition): void {
   if (known === undefined) {
     table.byName.set(definition.name, definition);
   } else if (known.body !== definition.body) {
+    if (definition.origin === 'system')
+      throw new RpcError(
+        'failed-precondition',
+        `this process has loaded Backwire twice: both define '${definition.name}'. 'npm ls @backwire/rpc' tells where they are; a bundle has to have all of Backwire inside, 'backwire' too, or none of it`,
+      );
     throw new RpcError(
       'failed-precondition',
       `'${definition.name}' is already defined by ${describe(known.body)}; another body, ${describe(definition.body)}, cannot have the name`,
