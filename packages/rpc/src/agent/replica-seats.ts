@@ -3,7 +3,7 @@
  * same order, so that the nth over some workers is the nth on each; those of one process group meet in one line, those of another beside it.
  */
 import { RpcError } from '../base/errors.ts';
-import { MAX_FAILED_REPLICAS } from '../base/limits.ts';
+import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { partsOfKey } from '../protocol/meetings.ts';
@@ -31,6 +31,7 @@ export class ReplicaSeats {
   /** Of each set of workers: their lives when the last replica was made, and how many were since these live. */
   private readonly made = new Map<string, { readonly lives: string; count: number }>();
   private readonly givenUp = new Map<string, GivenUp>();
+  private characters = 0;
 
   constructor(agent: AgentParts) {
     this.agent = agent;
@@ -65,13 +66,14 @@ export class ReplicaSeats {
   giveUp({ names, line, number }: SeatedReplica, why: GivenUp): RpcError | undefined {
     const key = keyOf(names, line, number);
     if (this.givenUp.has(key)) return undefined;
-    // The oldest is of a replica that its other members have given up as well, long since.
-    if (this.givenUp.size >= MAX_FAILED_REPLICAS)
-      for (const oldest of this.givenUp.keys()) {
-        this.givenUp.delete(oldest);
-        break;
-      }
     this.givenUp.set(key, why);
+    this.characters += key.length + why.text.length;
+    // The oldest are of replicas that their other members have given up as well, long since.
+    for (const [oldest, { text }] of this.givenUp) {
+      if (this.givenUp.size <= MAX_FAILED_REPLICAS && this.characters <= MAX_FAILED_REPLICA_TEXT) break;
+      this.givenUp.delete(oldest);
+      this.characters -= oldest.length + text.length;
+    }
     return this.errorOf(why, number);
   }
 

@@ -66,6 +66,8 @@ export const MAX_OPEN_COLLECTIVES = 4_096;
 export const MAX_COLLECTIVE_TAGS = 8;
 /** Replicas that some member has given up, as others may still come to their meetings; */
 export const MAX_FAILED_REPLICAS = 1_024;
+/** characters of what they are known by and of the reasons, all together: a member names as many workers as it likes; */
+export const MAX_FAILED_REPLICA_TEXT = 4 * MIB;
 /** and what is told of why, in characters. */
 export const MAX_REPLICA_FAILURE_TEXT = 1_024;
 /** The longest remote stack that is kept, in characters. */
