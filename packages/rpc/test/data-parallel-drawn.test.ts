@@ -11,7 +11,7 @@ import { processGroup, rpcInfo } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
-const SEEDS = Number(process.env.BACKWIRE_DRAWN_SEEDS ?? 40);
+const SEEDS = Number(process.env.BACKWIRE_DRAWN_SEEDS ?? 30);
 class Net extends nn.Module {
   readonly a = new Parameter(zeros([1]));
   readonly b = new Parameter(zeros([30_000]));
