@@ -21,7 +21,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'terms that cancel',
     reason:
-      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of crossEntropy, glu, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
+      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, crossEntropy, glu, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
     holds: (found) =>
       (isSlope(found) || someStatement(found.program, (line) => /cosineEmbedding|^distributions/i.test(line.op))) &&
       (someStatement(found.program, (line) => NORMS.test(line.op))
@@ -61,7 +61,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'second derivatives at edges',
     reason:
-      'the second derivative of pow, addcdiv, mish, asinh, norms, attentions and products is that of the formula at zero, the largest numbers and infinity; that of PyTorch, some of whose terms are zero times infinity there, is NaN',
+      'the second derivative of pow, addcdiv, mish, asinh, atanh, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity; that of PyTorch, some of whose terms are zero times infinity there, is NaN',
     holds: (found) =>
       isSecond(found.program) &&
       isSlope(found) &&
@@ -69,7 +69,7 @@ export const SLOPES: readonly Explanation[] = [
       !found.difference.ours.endsWith('NaN') &&
       someInput(found.program, (line) => smallestOf(line, true) === 0 || isExtreme(line) || isInfinite(line)) &&
       someStatement(found.program, (line) =>
-        /^(pow|addcdiv|mish|asinh|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod)\b/.test(
+        /^(pow|addcdiv|mish|asinh|atanh|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod)\b/.test(
           line.op,
         ),
       ),
@@ -202,7 +202,8 @@ function timesInto({ program, torchs }: Found): number {
 }
 
 const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
-const DIFFERENCES = /^(nn\.)?(crossEntropy|glu|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
+const DIFFERENCES =
+  /^(nn\.)?(layerNorm|crossEntropy|glu|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
 
 /** Both answers are no further from the exact one than terms of this size are rounded. */
 function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {

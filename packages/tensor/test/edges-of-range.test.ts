@@ -155,6 +155,25 @@ describe('standard deviations', () => {
     near([bw.std(bw.tensor(rows[0] as number[])).item()]);
   });
 
+  it('are finite for doubles, too, with slopes', () => {
+    const most = Number.MAX_VALUE;
+    const t = bw.tensor(
+      [
+        [most, -most, 0, 0],
+        [1, 2, 3, 4],
+      ],
+      { dtype: 'float64', requiresGrad: true },
+    );
+    const found = t.std(1);
+    expect(found.toArray()).toEqual([
+      expect.closeTo((most / 1e300) * Math.sqrt(2 / 3) * 1e300, -300) as number,
+      expect.closeTo(Math.sqrt(5 / 3), 12) as number,
+    ]);
+    found.sum().backward();
+    const [first = []] = t.grad?.toArray() as number[][];
+    expect(first.map((v) => Number(v.toFixed(5)))).toEqual([0.40825, -0.40825, 0, 0]);
+  });
+
   it('have slopes there', () => {
     const root = Math.sqrt(1 / 6);
     const found = slope(rows.slice(0, 1), (t) => t.std(1)) as number[][];

@@ -2,15 +2,20 @@
 import { describe, expect, it } from 'vitest';
 import {
   binaryCrossEntropy,
+  binaryCrossEntropyWithLogits,
   complex,
   DTypeError,
+  grad,
   imag,
+  multilabelSoftMarginLoss,
   nn,
   poissonNllLoss,
   real,
+  softMarginLoss,
   tensor,
   tripletMarginLoss,
   zeros,
+  type Tensor,
 } from '../src/index.ts';
 
 describe('binaryCrossEntropy', () => {
@@ -31,6 +36,60 @@ describe('binaryCrossEntropy', () => {
     expect(binaryCrossEntropy(tensor([0, 1]), tensor([0, 1])).item()).toBe(0);
     expect(binaryCrossEntropy(tensor([0, 1]), tensor([1, 0])).item()).toBe(100);
     expect(binaryCrossEntropy(zeros([0]), zeros([0]), { reduction: 'sum' }).item()).toBe(0);
+  });
+});
+
+describe('losses of logits', () => {
+  const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
+  const logits = [-90, -30, -15, -1, 0, 1, 15, 30, 90];
+  /** The slope at each logit, one after the other. */
+  const slopes = (loss: (x: Tensor) => Tensor): number[] =>
+    logits.map((x) => {
+      const at = tensor([x], { requiresGrad: true });
+      return (grad([loss(at)], [at]) as [Tensor])[0].item();
+    });
+  const sum = { reduction: 'sum' } as const;
+  const cases: [name: string, (x: Tensor) => Tensor, slope: (x: number) => number][] = [];
+  for (const weight of [undefined, 3])
+    for (const target of [0, 0.5, 1])
+      cases.push([
+        `binaryCrossEntropyWithLogits of ${target}, factor ${weight}`,
+        (x) =>
+          binaryCrossEntropyWithLogits(x, tensor([target]), {
+            ...sum,
+            ...(weight !== undefined && { posWeight: tensor([weight]) }),
+          }),
+        (x) => (1 - target) * sigmoid(x) - target * (weight ?? 1) * sigmoid(-x),
+      ]);
+  for (const sign of [-1, 1])
+    cases.push([
+      `softMarginLoss of ${sign}`,
+      (x) => softMarginLoss(x, tensor([sign]), sum),
+      (x) => -sign * sigmoid(-sign * x),
+    ]);
+  for (const target of [0, 1])
+    cases.push([
+      `multilabelSoftMarginLoss of ${target}`,
+      (x) => multilabelSoftMarginLoss(x.reshape([1, 1]), tensor([[target]]), sum),
+      (x) => (1 - target) * sigmoid(x) - target * sigmoid(-x),
+    ]);
+
+  it.each(cases)('%s: slopes are exact where the answer is certain', (_name, loss, slope) => {
+    for (const [i, found] of slopes(loss).entries()) {
+      const exact = slope(logits[i] as number);
+      const about = `at ${logits[i]}: ${found}, not ${exact}`;
+      expect(Math.abs(found - exact), about).toBeLessThanOrEqual(2e-6 * Math.abs(exact));
+    }
+  });
+
+  it('are as large as the logit where the answer is certain and wrong', () => {
+    const wrong = tensor([-90]);
+    for (const loss of [
+      binaryCrossEntropyWithLogits(wrong, tensor([1])),
+      softMarginLoss(wrong, tensor([1])),
+      multilabelSoftMarginLoss(wrong.reshape([1, 1]), tensor([[1]])),
+    ])
+      expect(loss.item()).toBe(90);
   });
 });
 

@@ -1,10 +1,11 @@
-/** @file The cross entropy of probabilities, element by element, and its gradient. */
+/** @file The cross entropies of probabilities and of logits, element by element, and the gradient of the former. */
 import { readNumbers } from '../host.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineOp } from './define.ts';
 import { apply } from './op.ts';
 import { FLOAT, same } from './takes.ts';
+import { logSigmoid } from './unary.ts';
 
 const bceOp = defineOp('binaryCrossEntropy', same(FLOAT), ([p, target]) => {
   checkProbabilities('input', p);
@@ -43,6 +44,24 @@ const bceGradOp = defineOp(
 /** The gradient with respect to the probabilities, with second derivatives of its own. */
 export function bceGrad(grad: Tensor, p: Tensor, target: Tensor): Tensor {
   return apply(bceGradOp, [grad, p, target], undefined);
+}
+
+const logitBceOp = defineOp('binaryCrossEntropyWithLogits', same(FLOAT), ([logits, target, posWeight]) =>
+  sweep(() => {
+    const [x, y] = [logits.detach(), (target as Tensor).detach()];
+    const log = logSigmoid(x);
+    // 1 + (posWeight - 1) target, by which the logarithm counts.
+    const counted = posWeight === undefined ? log : log.mul(posWeight.detach().sub(1).mul(y).add(1));
+    return y.neg().add(1).mul(x).sub(counted);
+  }),
+);
+
+/**
+ * The losses of the elements: of one shape and dtype, the factors too. An operation of its own for its slopes: those of its parts cancel
+ * each other where a logit says the right thing for certain.
+ */
+export function logitBce(x: Tensor, target: Tensor, posWeight: Tensor | undefined): Tensor {
+  return apply(logitBceOp, posWeight === undefined ? [x, target] : [x, target, posWeight], undefined);
 }
 
 function checkProbabilities(what: string, t: Tensor): void {

@@ -12,8 +12,7 @@ import { apply } from './op.ts';
 import { where } from './where.ts';
 import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, REAL_NUMBER } from './takes.ts';
 import { logSoftmax } from './softmax.ts';
-import { logSigmoid } from './unary.ts';
-import { bce } from './bce.ts';
+import { bce, logitBce } from './bce.ts';
 import { inFloat32Both } from './widen.ts';
 import {
   checkLoss,
@@ -99,12 +98,13 @@ export const l1Loss = defineFunction(
 /** 0.5 d^2 / beta where |d| < beta, |d| - 0.5 beta elsewhere; |d| for beta 0. a and b broadcast. */
 export const smoothL1Loss = defineFunction(
   'smoothL1Loss',
-  promoted(FLOAT),
+  promoted(NUMBER),
   (a: Tensor, b: Tensor, options: LossOptions & { beta?: number } = {}): Tensor => {
     checkLoss('smoothL1Loss', SMOOTH_L1_OPTIONS, options);
-    const beta = options.beta ?? 1;
+    const { beta = 1, ...plain } = options;
     if (!(beta >= 0)) throw new RangeError(`smoothL1Loss does not support negative values for beta, got ${beta}`);
-    if (beta === 0) return lossOf(a, b, options, (x, y) => x.sub(y).abs());
+    if (beta === 0) return l1Loss(a, b, plain);
+    check('smoothL1Loss', promoted(FLOAT), [a, b]);
     return lossOf(a, b, options, (x, y) => {
       const d = x.sub(y);
       const far = d.detach().abs().ge(beta);
@@ -163,15 +163,9 @@ export const binaryCrossEntropyWithLogits = defineFunction(
     checkSame('binaryCrossEntropyWithLogits', x, target);
     const { weight, posWeight } = options;
     const loss = lossOf(x, target, options, (a, b) => {
-      // 1 + (posWeight - 1) target, by which the logarithm counts.
-      const factor = posWeight?.sub(1).mul(b).add(1);
-      const log = logSigmoid(a);
-      const losses = b
-        .neg()
-        .add(1)
-        .mul(a)
-        .sub(factor === undefined ? log : log.mul(factor));
-      return weighted(losses, weight);
+      const shape = posWeight === undefined ? a.shape : broadcastShapes(a.shape, posWeight.shape);
+      const wide = (t: Tensor): Tensor => (sameShape(t.shape, shape) ? t : t.expand(shape));
+      return weighted(logitBce(wide(a), wide(b), posWeight && wide(posWeight.to(a.dtype))), weight);
     });
     return inDType(loss, target.dtype);
   },

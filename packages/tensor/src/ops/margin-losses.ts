@@ -25,7 +25,8 @@ export const softMarginLoss = defineFunction(
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkLoss('softMarginLoss', LOSS_OPTIONS, options);
-    return sweep(() => reduce(target.neg().mul(x).exp().log1p(), options.reduction));
+    // Not log1p(exp(-target x)), which is infinite, with a slope that is NaN, where float32 has no such exponential.
+    return sweep(() => reduce(logSigmoid(target.mul(x)).neg(), options.reduction));
   },
 );
 

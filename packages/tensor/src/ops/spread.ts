@@ -1,4 +1,5 @@
 /** @file How far numbers are from their mean: variance and std. */
+import { full } from '../creation.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { normalizeDims, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
@@ -35,7 +36,7 @@ export const std = defineFunction(
       const spread = variance(x, dim, options);
       const seen = spread.detach();
       if (seen.gt(0).logicalAnd(seen.lt(Infinity)).all().item() !== 0) return spread.sqrt();
-      if (seen.dtype === 'float32' && seen.isFinite().all().item() === 0) return scaledStd(x, dim, options);
+      if (seen.isFinite().all().item() === 0) return scaledStd(x, dim, options);
       return rootOf(spread);
     }),
 );
@@ -46,13 +47,15 @@ function rootOf(spread: Tensor): Tensor {
   return where(zero, 0, where(zero, 1, spread).sqrt());
 }
 
-/** Of which the squares of the largest float32 are finite, and so are sums of 2^28 of them. */
-const SMALLER = 2 ** -80;
+/** Of which the squares of the largest numbers are finite, and so are sums of 2^28 of them. */
+const SMALLER = { float32: 2 ** -80, float64: 2 ** -530 };
 
-/** The standard deviation where variances are beyond float32: of smaller numbers, made larger again. PyTorch's are doubles. */
+/** The standard deviation where variances are too large: of smaller numbers, made larger again. PyTorch's are doubles. */
 function scaledStd(x: Tensor, dim: Dims | undefined, options: { correction?: number; keepDim?: boolean }): Tensor {
   const finite = variance(x.detach(), dim, { ...options, keepDim: true }).isFinite();
-  const scale = where(finite, 1, SMALLER);
+  const { dtype } = x;
+  const smaller = SMALLER[dtype === 'float64' ? dtype : 'float32'];
+  const scale = where(finite, full([], 1, { dtype }), full([], smaller, { dtype }));
   const root = rootOf(variance(x.mul(scale), dim, options));
   return root.div(scale.reshape(root.shape));
 }

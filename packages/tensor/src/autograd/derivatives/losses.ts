@@ -1,6 +1,9 @@
 /** @file Derivatives of losses whose parts have none at the ends of their range. Formulas follow PyTorch's. */
 import { BCE_EPS, bceGrad, bceSpread } from '../../ops/bce.ts';
 import { nll, nllGrad, type NllAttrs } from '../../ops/nll.ts';
+import { logSigmoid } from '../../ops/unary.ts';
+import { where } from '../../ops/where.ts';
+import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
 import { rule } from './rule.ts';
 
@@ -27,6 +30,29 @@ export const losses: Readonly<Record<string, Derivative>> = {
       saved.needs[2] === true ? again.mul(grad).neg().div(bceSpread(p)) : null,
     ];
   }),
+  binaryCrossEntropyWithLogits: rule(
+    (needs) => (needs.length === 3 ? [0, 1, 2] : [0, 1]),
+    (grad, saved) => {
+      const [x, y] = [saved.input(0), saved.input(1)];
+      const factor = factors(saved);
+      const [toLogits = false, toTarget = false, toFactor = false] = saved.needs;
+      const slope = (): Tensor => {
+        // PyTorch's sigmoid(x) - target is zero for a large logit of a positive target; by the smaller of the two sigmoids it is exact.
+        const negative = x.detach().lt(0);
+        const smaller = where(negative, x, x.neg()).sigmoid();
+        const [no, yes] = [y.neg().add(1), factor === undefined ? y : y.mul(factor)];
+        const counted = factor === undefined ? smaller : smaller.mul(no.add(yes));
+        return where(negative, counted.sub(yes), no.sub(counted));
+      };
+      const log = (): Tensor => logSigmoid(x);
+      const byTarget = (): Tensor => (factor === undefined ? x : x.add(log().mul(factor.sub(1))));
+      return [
+        toLogits ? grad.mul(slope()) : null,
+        toTarget ? grad.neg().mul(byTarget()) : null,
+        toFactor ? grad.neg().mul(y.mul(log())) : null,
+      ];
+    },
+  ),
   klDiv: rule([0, 1], (grad, saved) => {
     const [input, target] = [saved.input(0), saved.input(1)];
     return [
