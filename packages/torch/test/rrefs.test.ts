@@ -1,7 +1,7 @@
 /** @file RRefs among workers of torch groups, without torch: creation, sharing in all four cases, proxies, failures, empty tables. */
 import { createAgent, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, isRRef, remote, rrefs, type RRef } from '@backwire/rref';
-import { add, nn, rpcName, tensor, type Tensor } from '@backwire/tensor';
+import { add, nn, ones, rpcName, scope, tensor, type Tensor } from '@backwire/tensor';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { py } from '../src/py.ts';
@@ -89,6 +89,27 @@ it('creates values on others and here, and fetches them', async () => {
   }
 });
 
+it('keeps what was created in a scope when that has ended, wherever it is, and frees what was fetched there', async () => {
+  const made = rpcFunction('rrefs.made_ones', (n: number) => ones([n]));
+  for (const to of ['n1', 'n0']) {
+    const seen: Tensor[] = [];
+    const { rrefs } = await inside(() =>
+      scope(async () => {
+        const first = remote(to, made, [4]);
+        const rrefs = [first, first.remote().mul(3), remote(to, add, [ones([4]), 1])];
+        for (const rref of rrefs) seen.push(await rref.toHere());
+        seen.push(await rpcSync(to, made, [4]), await first.rpcSync().add(1));
+        expect(seen.map(({ disposed }) => disposed)).toEqual(seen.map(() => false));
+        return { rrefs };
+      }),
+    );
+    expect(seen.map(({ disposed }) => disposed)).toEqual(seen.map(() => true));
+    const values = await Promise.all(rrefs.map((rref) => rref.toHere()));
+    expect(values.map((value) => value.toArray())).toEqual([1, 3, 2].map((each) => [each, each, each, each]));
+    for (const rref of rrefs) rref.dispose();
+  }
+});
+
 it('leaves results of operators where they are made', async () => {
   const x = tensor([1, 2]);
   const rref: RRef<Tensor> = inside(() => remote('n1', add, [x, x]));
@@ -146,10 +167,22 @@ it('calls published methods through proxies, and leaves their results with the o
   }
 });
 
-it('has classes of nn on others', async () => {
-  const layer = inside(() => remote('n1', nn.Linear, [2, 3]));
-  const y = await layer.rpcSync().forward(tensor([[1, 2]]));
-  expect(y.shape).toEqual([1, 3]);
+class Net extends nn.Module {
+  static readonly [rpcName] = 'rrefs.Net';
+  readonly layer = new nn.Linear(2, 3);
+  forward(x: Tensor): Tensor {
+    return this.layer.forward(x);
+  }
+}
+rpcClass(Net, { methods: ['forward'] });
+
+it('has modules on others and here, also of classes of which Python has no form', async () => {
+  for (const to of ['n1', 'n0'])
+    for (const layer of inside(() => [remote(to, nn.Linear, [2, 3]), remote(to, Net)])) {
+      const y = await layer.rpcSync().forward(tensor([[1, 2]]));
+      expect(y.shape).toEqual([1, 3]);
+      layer.dispose();
+    }
 });
 
 it('fails with what the creation failed with, wherever it is used', async () => {

@@ -77,19 +77,7 @@ export class Caller implements CallMaker {
     form: CallForm,
     answer: Answer,
   ): undefined {
-    this.callTarget(peer, targetOf(name), args, options, form, answer);
-    return undefined;
-  }
-
-  /** As `call`, of what a name means. */
-  callTarget(
-    peer: TorchPeer,
-    target: Target,
-    args: readonly unknown[],
-    options: CallOptions | undefined,
-    form: CallForm,
-    answer: Answer,
-  ): void {
+    const target = targetOf(name);
     const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? this.defaultTimeoutMs;
     this.command(
       peer,
@@ -99,6 +87,7 @@ export class Caller implements CallMaker {
       answer,
       { kind: form.label.kind, name: plainName(target) },
     );
+    return undefined;
   }
 
   oneway(peer: TorchPeer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {

@@ -40,7 +40,6 @@ export class Creations {
 
   /** On another worker, or here. */
   create(peer: TorchPeer, callee: Callee, args: readonly unknown[], options: CallOptions): TorchRRef<unknown> {
-    const { caller } = this.host;
     if (peer.worker.id === this.host.self.id) return this.createHere(peer, callee, args, options);
     const { fork, carried } = this.port.worker.create(peer.worker.id);
     if (carried.kind !== 'create') throw new Error('invariant: a creation is no fork');
@@ -54,58 +53,59 @@ export class Creations {
       this.port.worker.users.release(fork);
       throw error;
     }
-    const handle = this.port.adopt(
-      { rref: fork.rref, fork },
-      callee.kind === 'python' || callee.kind === 'offered' ? PYTHON_OBJECT : TENSOR,
+    const handle = this.port.adopt({ rref: fork.rref, fork }, typeOf(callee));
+    const asked = this.ask(peer, callee, () => body, options).then(
+      () => this.port.worker.users.created(fork),
+      (error: unknown) => {
+        const shown = creationError(error, peer.worker);
+        if (RpcError.from(error).executed === 'no' || error instanceof RemoteError) this.port.refusedBy(fork);
+        this.port.worker.users.createFailed(fork, failureOf(shown));
+        throw shown;
+      },
     );
-    const limits = this.port.limits(options);
-    const asked = caller
-      .ask(
-        peer,
-        () => body,
-        limits,
-        (response, { from }) => acknowledged(response, 'remote-ret', from),
-        { kind: 'remote', name: plainName(callee) },
-      )
-      .then(
-        () => this.port.worker.users.created(fork),
-        (error: unknown) => {
-          const shown = creationError(error, peer.worker);
-          if (RpcError.from(error).executed === 'no' || error instanceof RemoteError) this.port.refusedBy(fork);
-          this.port.worker.users.createFailed(fork, failureOf(shown));
-          throw shown;
-        },
-      );
     handle.follow(asked);
     return handle;
   }
 
-  /** A call to this worker itself, whose result is the value. */
+  /**
+   * A call to this worker itself. As of others' calls the very result stays: it need not travel, and no scope here has it. The RRef's own
+   * id is that of the fork, which keeps its entry until the call is over.
+   */
   private createHere(
     peer: TorchPeer,
     callee: Callee,
     args: readonly unknown[],
     options: CallOptions,
   ): TorchRRef<unknown> {
-    const { caller } = this.host;
     const owned = OwnedValue.empty();
     const entry = this.port.worker.createOwn(owned);
-    const result = new Promise<unknown>((resolve, reject) => {
-      const form = { mode: 'value' as const, label: { kind: 'remote' as const, name: '' } };
-      caller.callTarget(peer, callee, args, this.port.limits(options), form, { resolve, reject });
-    });
-    const handle = this.port.adopt({ rref: { member: entry.member, local: entry.local }, owned }, PYTHON_OBJECT);
-    result.then(
-      (value) => {
-        owned.resolve(value);
-        this.port.worker.createOwnDone(entry);
-      },
+    const id = torchId(entry);
+    const handle = this.port.adopt({ rref: { member: entry.member, local: entry.local }, owned }, typeOf(callee));
+    const encode = (writing: Writing): Body => this.remoteCall(callee, args, { rref: id, fork: id }, writing);
+    this.ask(peer, callee, encode, options).then(
+      () => this.port.worker.createOwnDone(entry),
       (error: unknown) => {
         owned.reject(error);
         this.port.worker.createOwnDone(entry);
       },
     );
     return handle;
+  }
+
+  /** Sends a call that creates; resolves when its owner has run it. */
+  private ask(
+    peer: TorchPeer,
+    callee: Callee,
+    encode: (writing: Writing) => Body,
+    options: CallOptions,
+  ): Promise<unknown> {
+    return this.host.caller.ask(
+      peer,
+      encode,
+      this.port.limits(options),
+      (response, { from }) => acknowledged(response, 'remote-ret', from),
+      { kind: 'remote', name: plainName(callee) },
+    );
   }
 
   private remoteCall(callee: Callee, args: readonly unknown[], creation: Creation, writing: Writing): Body {
@@ -122,6 +122,11 @@ export class Creations {
       ...creation,
     });
   }
+}
+
+/** torch's type of what a callee makes. */
+function typeOf({ kind }: Callee): string {
+  return kind === 'python' || kind === 'offered' ? PYTHON_OBJECT : TENSOR;
 }
 
 /** A creation of which nothing is known says what PyTorch says. */

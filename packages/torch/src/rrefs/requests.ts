@@ -88,7 +88,11 @@ function create(
   read: () => Runnable,
 ): Body | Promise<Body> {
   const { worker, server } = host;
-  const refused = worker.createArrived(serving.from.id, { kind: 'create', rref: globalId(rref), fork: globalId(fork) });
+  // What this worker creates on itself is in the table since it was asked for.
+  const refused =
+    serving.from.id === host.self.id
+      ? undefined
+      : worker.createArrived(serving.from.id, { kind: 'create', rref: globalId(rref), fork: globalId(fork) });
   if (refused !== undefined) throw new RpcError('failed-precondition', refused.text);
   const answer = writeCommand({ kind: 'remote-ret', rref, fork });
   const entry = worker.owners.start(globalId(rref));
