@@ -1,5 +1,7 @@
 /** @file scope and keep: what is freed, what lives, across await and throws. */
 import { describe, expect, it } from 'vitest';
+import { ambient } from './ambient.ts';
+import { adoptIntoScope, untracked } from './scope.ts';
 import { keep, memory, nn, optim, scope, tensor, zeros, type Tensor } from './index.ts';
 
 describe('scope', () => {
@@ -63,6 +65,44 @@ describe('scope', () => {
     expect(results.map((t) => t.size)).toEqual([3, 1, 2]);
     expect(results.every((t) => !t.disposed)).toBe(true);
     expect(made.every((t) => t.disposed)).toBe(true);
+  });
+
+  it("takes nothing any more once it has ended: what its code makes then is that of a scope around it, or nobody's", async () => {
+    const made: Tensor[] = [];
+    let ended: { readonly owned: Set<unknown> } | undefined;
+    let goOn = (): void => undefined;
+    const again = new Promise<void>((resolve) => (goOn = resolve));
+    const background = async (): Promise<void> => {
+      await again;
+      made.push(zeros([1]));
+      // Results of scopes that are opened later have nowhere else to go either.
+      made.push(scope(() => zeros([1]).add(1)));
+      made.push(await scope(async () => zeros([1])));
+      adoptIntoScope(untracked(() => zeros([1])));
+    };
+    const outer = scope(async () => {
+      const inner = scope(() => {
+        ended = ambient().scope as typeof ended;
+        return { done: background() };
+      });
+      goOn();
+      await inner.done;
+      expect(made.map((t) => t.disposed)).toEqual([false, false, false]);
+    });
+    await outer;
+    expect(made.splice(0).map((t) => t.disposed)).toEqual([true, true, true]);
+    expect(ended?.owned.size).toBe(0);
+
+    const others = scope(async () => {
+      const { done } = scope(() => ({ done: again.then(background) }));
+      return { done };
+    });
+    const elsewhere = scope(() => new Promise<void>((resolve) => setTimeout(resolve, 5)));
+    await (
+      await others
+    ).done;
+    await elsewhere;
+    expect(made.map((t) => t.disposed)).toEqual([false, false, false]);
   });
 
   it('frees on a throw and on a rejection', async () => {

@@ -16,7 +16,7 @@ export interface ScopedTensor extends Scoped {
 
 /** A scope, for what comes to the program later than it was asked for. */
 export interface CurrentScope {
-  /** The tensors in `value` are the scope's to free from now on; nothing changes once it has ended. */
+  /** The tensors in `value` are the scope's to free from now on; those of one around it where it has ended, or nobody's. */
   adopt(value: unknown): void;
 }
 
@@ -24,27 +24,44 @@ export interface CurrentScope {
 class Scope implements CurrentScope {
   readonly owned = new Set<Scoped>();
   readonly parent: Scope | undefined;
-  private ended = false;
+  ended = false;
 
   constructor(parent: Scope | undefined) {
     this.parent = parent;
   }
 
   adopt(value: unknown): void {
-    if (typeof value !== 'object' || value === null || this.ended) return;
-    for (const t of handlesIn(value, false)) this.owned.add(t);
+    const taker = takerFrom(this);
+    if (typeof value !== 'object' || value === null || taker === undefined) return;
+    for (const t of handlesIn(value, false)) taker.owned.add(t);
   }
 
   /** Frees all but what `result` reaches, which passes to the enclosing scope. */
   close(result: unknown): void {
     this.ended = true;
+    const heir = takerFrom(this.parent);
     if (typeof result === 'object' && result !== null)
-      for (const t of scopedIn(result)) if (this.owned.delete(t)) this.parent?.owned.add(t);
+      for (const t of scopedIn(result)) if (this.owned.delete(t)) heir?.owned.add(t);
     for (const t of this.owned)
       if (isTensor(t)) t.release('scope');
       else t.dispose();
     this.owned.clear();
   }
+}
+
+/**
+ * The nearest scope from `scope` outwards that has not ended. Timers and whatever else goes on after its scope make things for as long
+ * as the program lasts: what has ended would hold all of that, beyond the collector, and never free it.
+ */
+function takerFrom(scope: Scope | undefined): Scope | undefined {
+  let taker = scope;
+  while (taker?.ended === true) taker = taker.parent;
+  return taker;
+}
+
+/** The one in force here. */
+function taker(): Scope | undefined {
+  return takerFrom(ambient().scope as Scope | undefined);
 }
 
 /** Scopes open anywhere in the process: while there are none, creating a tensor needs no look-up. */
@@ -67,24 +84,25 @@ export function noteCreated(t: ScopedTensor): void {
   if (sweeping !== undefined) {
     t.temporary = true;
     sweeping.push(t);
-  } else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(t);
+  } else if (open > 0) taker()?.owned.add(t);
 }
 
 /** Makes something from outside the current scope's to free; nothing where there is no scope. */
 export function adoptIntoScope(handle: Scoped): void {
   if (isTensor(handle)) noteCreated(handle);
-  else if (open > 0) (ambient().scope as Scope | undefined)?.owned.add(handle);
+  else if (open > 0) taker()?.owned.add(handle);
 }
 
-/** The scope in force; undefined where there is none. */
+/** The scope in force; undefined where there is none, or none that has not ended. */
 export function scopeHere(): CurrentScope | undefined {
-  return open > 0 ? (ambient().scope as Scope | undefined) : undefined;
+  return open > 0 ? taker() : undefined;
 }
 
 /**
  * Frees, when what `fn` returns has settled, the tensors that were created inside and are neither reachable from the result nor
  * kept. Holds across `await`: what a call of another worker answers before the end is created inside, too. Tensors saved for a backward
- * pass stay usable by it. On a throw, all but the kept are freed.
+ * pass stay usable by it. On a throw, all but the kept are freed. What goes on after the end makes what belongs to the scope around, or
+ * to nobody.
  * @param fn what is run; tensors in what it gives, or resolves with, stay
  * @example
  * ```ts
@@ -97,7 +115,8 @@ export function scopeHere(): CurrentScope | undefined {
  * ```
  */
 export function scope<T>(fn: () => T): T {
-  const own = new Scope(ambient().scope as Scope | undefined);
+  // None that has ended is held: a loop whose passes each begin in the scope of the last would hold them all.
+  const own = new Scope(taker());
   return inside(own, () => runWith({ scope: own }, fn));
 }
 
