@@ -1,7 +1,7 @@
 /** @file Handlers in a scope: what they got, made and answered is freed when the answer is out, not when the collector comes. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { add, keep, memory, ones, scope, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
-import { allGather, processGroup, rpcAsync, rpcFunction, rpcStream, rpcSync } from '../src/index.ts';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { add, keep, memory, ones, rpcName, scope, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+import { allGather, processGroup, rpcAsync, rpcClass, rpcFunction, rpcStream, rpcSync } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
 const kept: Tensor[] = [];
@@ -52,6 +52,94 @@ describe('a handler in a scope', () => {
       for (let i = 0; i < 3; i++) (await rpcSync('w1', known)).dispose();
     });
     expect([kept, [table]].map(([t]) => last(t as Tensor))).toEqual([1, 1]);
+  });
+});
+
+/** What the streams below were given. */
+const given: Tensor[] = [];
+let ended = 0;
+/** Ways to give a stream, each item of which needs the argument; the last is the argument. */
+class Streams {
+  static readonly [rpcName] = 'scoped/Streams';
+  static *sync(x: Tensor): Generator<Tensor> {
+    given.push(x);
+    try {
+      yield x.add(1);
+      yield x;
+    } finally {
+      ended++;
+    }
+  }
+  static async *async(x: Tensor): AsyncGenerator<Tensor> {
+    await Promise.resolve();
+    yield* Streams.sync(x);
+  }
+  static async later(x: Tensor): Promise<Generator<Tensor>> {
+    await Promise.resolve();
+    return Streams.sync(x);
+  }
+  static iterable(x: Tensor): Iterable<Tensor> {
+    const doubled = x.mul(2); // needed by what begins when this has returned
+    given.push(x, doubled);
+    return { [Symbol.iterator]: () => [0, 1].map((i) => (i === 0 ? doubled : x)).values() };
+  }
+  static list(x: Tensor): Tensor[] {
+    given.push(x);
+    return [x.add(1), x];
+  }
+  static *fails(x: Tensor): Generator<Tensor> {
+    given.push(x);
+    yield x.add(1);
+    throw new RangeError(`no ${x.size}`);
+  }
+  static *keeps(x: Tensor): Generator<Tensor> {
+    yield x.add(1);
+    kept.push(keep(x));
+  }
+}
+const ways = ['sync', 'async', 'later', 'iterable', 'list'] as const;
+const published = rpcClass(Streams, { methods: [], statics: [...ways, 'fails', 'keeps'], scope: true });
+const streamOf = (to: string, way: (typeof ways)[number], x: Tensor): AsyncGenerator<Tensor, void, void> =>
+  rpcStream(to, published[way] as typeof published.sync, [x]);
+
+describe.each(['w0', 'w1'])('a stream of a handler in a scope, on %s', (to) => {
+  const whenFreed = (): Promise<void> => until(() => given.length > 0 && given.every(({ disposed }) => disposed));
+  beforeEach(() => void given.splice(0));
+
+  it.each([4, 30_000])('has its arguments, of %i floats, until it is over', async (size) => {
+    const x = ones([size]);
+    for (const way of ways) {
+      const items: Tensor[] = [];
+      for await (const item of cluster.at(0).run(() => streamOf(to, way, x))) items.push(item);
+      expect(items.map(last)).toEqual([2, 1]);
+      await whenFreed();
+      given.splice(0);
+    }
+  });
+
+  it('lets go of them when its reader leaves or it fails, and not of what it kept', async () => {
+    const x = ones([4]);
+    const before = ended;
+    for (const way of ['sync', 'async', 'later'] as const) {
+      for await (const item of cluster.at(0).run(() => streamOf(to, way, x))) {
+        expect(last(item)).toBe(2);
+        break;
+      }
+      await whenFreed();
+      given.splice(0);
+    }
+    expect(ended).toBe(before + 3);
+
+    const failing = cluster.at(0).run(() => rpcStream(to, published.fails, [x]));
+    expect(last((await failing.next()).value as Tensor)).toBe(2);
+    await expect(failing.next()).rejects.toThrow('no 4');
+    await whenFreed();
+
+    kept.splice(0);
+    for await (const item of cluster.at(0).run(() => rpcStream(to, published.keeps, [x]))) expect(last(item)).toBe(2);
+    await until(() => kept.length === 1);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(kept.map(last)).toEqual([1]);
   });
 });
 

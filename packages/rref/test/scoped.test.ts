@@ -31,7 +31,7 @@ class Reader {
   }
   async *sizes(rref: RRef<Tensor>): AsyncGenerator<number> {
     yield (await rref.toHere()).size;
-    rref.dispose();
+    yield (await rref.toHere()).size;
   }
   static echo(rref: RRef<Tensor>): RRef<Tensor> {
     return rref;
@@ -75,14 +75,21 @@ describe('a handler in a scope', () => {
       await eventually(() => isEmpty(agent(agents, 0)), 'all forks came home');
     }));
 
-  it('may be a method, of which a generator keeps its arguments until it has run', () =>
+  it('may be a method, of which a generator has its arguments until it is over', () =>
     withGroup(2, async (agents) => {
       const mine = createRRef(ones([3]));
       const reader = remote('w1', Reader);
       expect(await reader.rpcSync().size(mine)).toBe(3);
       const sizes: number[] = [];
       for await (const size of reader.rpcSync().sizes(mine)) sizes.push(size);
-      expect(sizes).toEqual([3]);
+      expect(sizes).toEqual([3, 3]);
+      await eventually(() => counters(agent(agents, 0))['num_forks'] === 0, 'all forks came home');
+      // Left, and never begun.
+      for await (const size of reader.rpcSync().sizes(mine)) {
+        expect(size).toBe(3);
+        break;
+      }
+      await reader.rpcSync().sizes(mine).return();
       await eventually(() => isEmpty(agent(agents, 0)), 'all forks came home');
       reader.dispose();
     }));

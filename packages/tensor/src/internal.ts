@@ -16,7 +16,16 @@ export { isOwnFrame } from './here.ts';
 export { readBytes } from './host.ts';
 export { kindOf } from './given.ts';
 export { nearestName, optionNames, unknownOption } from './option-names.ts';
-export { adoptIntoScope, callScope, scopedIn, scopeHere, sweep, untracked, type CurrentScope } from './scope.ts';
+export {
+  adoptIntoScope,
+  callScope,
+  outlast,
+  scopedIn,
+  scopeHere,
+  sweep,
+  untracked,
+  type CurrentScope,
+} from './scope.ts';
 export { contentOf, restoreContent } from './nn/module.ts';
 export {
   partReduces,

@@ -25,6 +25,8 @@ class Scope implements CurrentScope {
   readonly owned = new Set<Scoped>();
   readonly parent: Scope | undefined;
   ended = false;
+  /** Whether it frees what it has later than it ends. */
+  outlasted = false;
 
   constructor(parent: Scope | undefined) {
     this.parent = parent;
@@ -39,9 +41,14 @@ class Scope implements CurrentScope {
   /** Frees all but what `result` reaches, which passes to the enclosing scope. */
   close(result: unknown): void {
     this.ended = true;
+    if (this.outlasted) return;
     const heir = takerFrom(this.parent);
     if (typeof result === 'object' && result !== null)
       for (const t of scopedIn(result)) if (this.owned.delete(t)) heir?.owned.add(t);
+    this.free();
+  }
+
+  free(): void {
     for (const t of this.owned)
       if (isTensor(t)) t.release('scope');
       else t.dispose();
@@ -155,11 +162,27 @@ function inside<T>(own: Scope, run: () => T): T {
   ) as T;
 }
 
+/** What a scope has at its end, where something of it goes on. */
+export interface Remains {
+  /** Runs code that may `keep` of it. */
+  run<R>(fn: () => R): R;
+  /** Nothing goes on any more. */
+  free(): void;
+}
+
+/** The scope in force still ends when its function is over, but what it has then stays until it is freed, or is left to the collector. */
+export function outlast(): Remains {
+  const own = ambient().scope as Scope;
+  own.outlasted = true;
+  return { run: (fn) => runWith({ scope: own }, fn), free: () => own.free() };
+}
+
 /** Takes the tensors and RRefs in `value` out of every enclosing scope: they live until disposed or unreachable. Returns `value`. */
 export function keep<T>(value: T): T {
-  if (open === 0) return value;
+  const here = ambient().scope as Scope | undefined;
+  if (here === undefined) return value;
   for (const t of scopedIn(value)) {
-    for (let s = ambient().scope as Scope | undefined; s !== undefined; s = s.parent) s.owned.delete(t);
+    for (let s: Scope | undefined = here; s !== undefined; s = s.parent) s.owned.delete(t);
   }
   return value;
 }

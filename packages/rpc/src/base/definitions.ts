@@ -79,7 +79,8 @@ const MAX_NAME_LENGTH = 512;
 
 /**
  * Lets peers call `fn` under `name`, and returns `fn` itself, which now carries the name.
- * With `scope` a call runs in a `scope()`: arguments and temporaries are freed at its end.
+ * With `scope` a call runs in a `scope()`: arguments and temporaries are freed at its end. Of a stream, these are what there is before the
+ * first item; what is made for items is left to the collector, or to a `scope()` of the program's own.
  * @param name what peers call it by; the same on all workers, and one body a process
  * @param fn the body; what it gives or resolves with travels back, a generator is called with `rpcStream`
  * @param options `scope`: whether a call's arguments and temporaries are freed at its end; false by default

@@ -136,7 +136,8 @@ export class CallRunner {
     if (definition.origin === 'builtin') this.environment.checkResult(definition, args);
     // Tensor operations look at nothing ambient but what is at the root already.
     if (definition.name.startsWith('aten::')) return invoke(definition, args);
-    return runCall(agent, call, undefined, () => runHandler(definition, args));
+    const streamed = (call.flags & FrameFlag.STREAM) !== 0;
+    return runCall(agent, call, undefined, () => runHandler(definition, args, streamed));
   }
 
   private complete(call: InboundCall, value: unknown, type: number): void {
@@ -216,7 +217,7 @@ export class CallRunner {
     }
     began?.();
     try {
-      return await runHandler(definition, args);
+      return await runHandler(definition, args, call !== undefined && (call.flags & FrameFlag.STREAM) !== 0);
     } catch (error) {
       // It ran on behalf of an extension: what it threw goes to the caller as its own, not as the system's.
       throw thrown(error);

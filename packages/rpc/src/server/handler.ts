@@ -2,6 +2,7 @@
 import { scope, Tensor } from '@backwire/tensor';
 import { adoptIntoScope, scopedIn } from '@backwire/tensor/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
+import { isStream, untilOver } from './scoped-stream.ts';
 
 /** Runs a handler whose arguments become those of the scope it runs in. */
 export function invokeAdopted(definition: Definition, args: readonly unknown[]): unknown {
@@ -9,17 +10,22 @@ export function invokeAdopted(definition: Definition, args: readonly unknown[]):
   return invoke(definition, args);
 }
 
-/** Runs `run` in a scope that has its arguments. The result outlives the scope, as does what was given to `keep`. */
-export function runInScope<T>(args: readonly unknown[], run: () => T): T {
+/**
+ * Runs `run` in a scope that has its arguments. The result outlives the scope, as does what was given to `keep`. A generator, or with
+ * `streamed` whatever else can be iterated, has yet to begin then: what there is by then is freed when it is over.
+ */
+export function runInScope<T>(args: readonly unknown[], run: () => T, streamed = false): T {
+  const given = (result: unknown): unknown => (isStream(result) || streamed ? untilOver(result) : result);
   return scope(() => {
     adoptArguments(args);
-    return run();
+    const result = run();
+    return (promiseOf(result)?.then(given) ?? given(result)) as T;
   });
 }
 
 /** Runs a handler, in a scope of its own where it wants one. */
-export function runHandler(definition: Definition, args: readonly unknown[]): unknown {
-  return definition.scope ? runInScope(args, () => invoke(definition, args)) : invoke(definition, args);
+export function runHandler(definition: Definition, args: readonly unknown[], streamed: boolean): unknown {
+  return definition.scope ? runInScope(args, () => invoke(definition, args), streamed) : invoke(definition, args);
 }
 
 /** The tensors and references in the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
@@ -31,7 +37,7 @@ export function adoptArguments(args: readonly unknown[]): void {
   }
 }
 
-/** Whether a handler is a generator, which only a stream can take. */
+/** Whether a handler gave a generator, which only a stream can take. */
 export function isGenerator(value: unknown): boolean {
   return (
     typeof value === 'object' &&

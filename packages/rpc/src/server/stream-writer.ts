@@ -5,8 +5,7 @@ import type { RpcAgent } from '../base/rpc-agent.ts';
 import { RpcError } from '../base/errors.ts';
 import type { FaultInjector } from '../session/fault-injection.ts';
 import type { InboundCall, SlotLender } from './inbound-call.ts';
-
-type Source = Iterator<unknown> | AsyncIterator<unknown>;
+import { sourceOf } from './stream-source.ts';
 
 /** What a stream needs of the agent that it comes from. */
 export interface StreamHost extends SlotLender {
@@ -100,11 +99,4 @@ function send(call: InboundCall, item: unknown, host: StreamHost, last: boolean)
     MessageType.PYTHON_RET,
     last ? undefined : item,
   );
-}
-
-function sourceOf(value: unknown): Source | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
-  const both = value as Partial<AsyncIterable<unknown> & Iterable<unknown>>;
-  if (typeof both[Symbol.asyncIterator] === 'function') return both[Symbol.asyncIterator]?.();
-  return both[Symbol.iterator]?.();
 }

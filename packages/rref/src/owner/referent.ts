@@ -1,5 +1,5 @@
 /** @file What an RRef refers to, seen from its owner: the name of its type, the methods that peers may call, and second handles. */
-import { keep, Tensor } from '@backwire/tensor';
+import { Tensor } from '@backwire/tensor';
 import { shareHandle, tensorsIn } from '@backwire/tensor/internal';
 import { valueTypeOf } from '@backwire/wire/internal';
 import { RpcError } from '@backwire/rpc';
@@ -57,13 +57,13 @@ export function callMethod(value: unknown, name: string, args: readonly unknown[
       const method = methodOf(value as object, name);
       if (method !== undefined) {
         const run = (): unknown => Reflect.apply(method, value, args);
-        return definition.scope ? inScope(run, args) : run();
+        return definition.scope ? runInScope(args, run) : run();
       }
     }
     const fixed = definition === undefined ? undefined : staticOf(definition, name);
     if (fixed !== undefined) {
       const run = (): unknown => Reflect.apply(fixed.body as Method, fixed.self, args);
-      return fixed.scope ? inScope(run, args) : run();
+      return fixed.scope ? runInScope(args, run) : run();
     }
   }
   throw new TypeError(`type object '${typeNameOf(value)}' has no attribute '${name}'${adviceFor(value)}`);
@@ -94,15 +94,6 @@ function staticOf({ name, body }: Definition, method: string): Definition | unde
   }
 }
 
-/** As a scoped handler: at the end what it got and made is freed, unless returned or kept. A generator has yet to begin then. */
-function inScope(run: () => unknown, args: readonly unknown[]): unknown {
-  return runInScope(args, () => {
-    const result = run();
-    if (isStream(result)) keep(args);
-    return result;
-  });
-}
-
 /** The method of that name along the prototypes, never one of `Object.prototype`. */
 function methodOf(target: object, name: string): Method | undefined {
   for (
@@ -114,17 +105,6 @@ function methodOf(target: object, name: string): Method | undefined {
     if (own !== undefined) return typeof own.value === 'function' ? (own.value as Method) : undefined;
   }
   return undefined;
-}
-
-/** Whether `value` is something a method streams: the result of a generator function, synchronous or not. */
-export function isStream(value: unknown): value is AsyncGenerator | Generator {
-  if (typeof value !== 'object' || value === null || value instanceof Tensor) return false;
-  const candidate = value as { next?: unknown; return?: unknown; throw?: unknown };
-  const generator =
-    typeof candidate.next === 'function' &&
-    typeof candidate.return === 'function' &&
-    typeof candidate.throw === 'function';
-  return generator && (Symbol.asyncIterator in value || Symbol.iterator in value);
 }
 
 /**

@@ -1,12 +1,12 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import { systemError, systemFunction, withoutSlot, type Kind } from '@backwire/rpc/internal';
+import { isStream, systemError, systemFunction, withoutSlot, type Kind } from '@backwire/rpc/internal';
 import { ambient, tensorsIn } from '@backwire/tensor/internal';
 import { waitFor } from '../deadline.ts';
 import type { OwnedValue } from './owned-value.ts';
 import type { OwnedValues } from './owned-values.ts';
 import type { ParkedStreams } from './parked-streams.ts';
-import { callMethod, isStream, typeNameOf } from './referent.ts';
+import { callMethod, typeNameOf } from './referent.ts';
 import { StandIn, elsewhere, isMaker } from './stand-in.ts';
 
 /** What these definitions need of the worker that they run on. */

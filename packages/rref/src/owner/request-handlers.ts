@@ -1,6 +1,6 @@
 /** @file What an owner answers: creating calls, fetches, backward passes. */
 import { callContext, RpcError, type Incoming, type WorkerInfo } from '@backwire/rpc';
-import type { ExtensionHost, RpcMessage } from '@backwire/rpc/internal';
+import { isStream, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
 import { MessageType } from '@backwire/wire/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
 import { creationCutOff } from '../failure.ts';
@@ -11,7 +11,7 @@ import type { OwnerTable } from '../protocol/owner-table.ts';
 import { backwardHere } from './backward.ts';
 import type { OwnedValue } from './owned-value.ts';
 import type { OwnedValues } from './owned-values.ts';
-import { isStream, typeNameOf } from './referent.ts';
+import { typeNameOf } from './referent.ts';
 import { valueOf } from './remote-methods.ts';
 import { StandIn, elsewhere } from './stand-in.ts';
 
