@@ -1,6 +1,7 @@
 /** @file Handlers in a scope: what they got, made and answered is freed when the answer is out, not when the collector comes. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { add, keep, memory, ones, rpcName, scope, sparseCooTensor, tensor, type Tensor } from '@backwire/tensor';
+import { registerValueType } from '@backwire/wire';
 import { allGather, processGroup, rpcAsync, rpcClass, rpcFunction, rpcStream, rpcSync } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
@@ -234,5 +235,54 @@ describe('a caller in a scope', () => {
       for (let i = 0; i < 10; i++) (await rpcSync('w1', relay, [x])).dispose();
       await until(() => memory().storages <= before);
     });
+  });
+});
+
+/** A value that names a tensor which every worker has, and holds others that travel, or are made when it arrives. */
+class Batch {
+  readonly table: Tensor;
+  readonly sent: Tensor;
+  readonly made: Tensor;
+  constructor(sent: Tensor, made: Tensor) {
+    this.table = table;
+    this.sent = sent;
+    this.made = made;
+  }
+}
+registerValueType({
+  name: 'scoped/Batch',
+  match: Batch,
+  encode: ({ sent }) => sent,
+  decode: (sent) => new Batch(sent as Tensor, (sent as Tensor).add(1)),
+});
+const batches: Batch[] = [];
+const received = rpcFunction('scoped/received', (batch: Batch) => void batches.push(batch), scoped);
+const passed = rpcFunction('scoped/passed', (batch: Batch) => [batch]);
+const passedOn = rpcFunction('scoped/passed_on', function* (batch: Batch) {
+  yield [batch];
+});
+
+describe.each(['w0', 'w1'])('what a value type finds when it is decoded, from %s', (to) => {
+  const batch = new Batch(ones([4]), ones([4]));
+  const states = (): boolean[][] =>
+    batches.splice(0).map(({ table, sent, made }) => [table, sent, made].map((t) => t.disposed));
+
+  it('is no part of what a scope around the call frees', async () => {
+    await cluster.at(0).run(() =>
+      scope(async () => {
+        batches.push(...(await rpcSync(to, passed, [batch])));
+        for await (const item of rpcStream(to, passedOn, [batch])) batches.push(...item);
+        expect(batches.map(({ made }) => last(made))).toEqual([2, 2]);
+      }),
+    );
+    expect(states()).toEqual([0, 1].map(() => [false, true, true]));
+  });
+
+  it('is no part of what a handler in a scope frees', async () => {
+    await cluster.at(0).run(async () => {
+      await rpcSync(to, received, [batch]);
+      await rpcSync(to, received, [batch], { idempotencyKey: `found-${to}` });
+    });
+    expect(states()).toEqual([0, 1].map(() => [false, true, true]));
   });
 });

@@ -1,6 +1,7 @@
 /** RRefs that scoped handlers are given: let go at the end, unless returned or kept. */
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { keep, ones, rpcName, scope, type Tensor } from '@backwire/tensor';
+import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
@@ -100,6 +101,35 @@ describe('a handler in a scope', () => {
       expect(await scope(async () => (await mine.toHere()).size)).toBe(4);
       expect((await mine.toHere()).size).toBe(4);
       mine.dispose();
+    }));
+});
+
+/** A value that every worker has, and that travels by its name. */
+class Table {
+  readonly data = ones([2]);
+}
+const table = new Table();
+registerValueType({ name: 'scoped-rrefs/Table', match: Table, encode: () => 'it', decode: () => table });
+const findTable = rpcFunction('scoped-rrefs/find', () => [table]);
+class Sizes {
+  static readonly [rpcName] = 'scoped-rrefs/Sizes';
+  of({ data }: Table): number {
+    return data.size;
+  }
+}
+rpcClass(Sizes, { methods: ['of'], scope: true });
+
+describe('what a value type finds when it is decoded', () => {
+  it('is neither that of who fetches it nor that of a method that gets it', () =>
+    withGroup(2, async () => {
+      for (const to of ['w0', 'w1']) {
+        const [found, sizes] = [remote(to, findTable), remote(to, Sizes)];
+        expect(await scope(async () => (await found.toHere()).length)).toBe(1);
+        expect(await sizes.rpcSync().of(table)).toBe(2);
+        expect(table.data.disposed).toBe(false);
+        found.dispose();
+        sizes.dispose();
+      }
     }));
 });
 

@@ -19,6 +19,7 @@ export { nearestName, optionNames, unknownOption } from './option-names.ts';
 export {
   adoptIntoScope,
   callScope,
+  noteFound,
   outlast,
   scopedIn,
   scopeHere,

@@ -16,8 +16,8 @@ export interface ScopedTensor extends Scoped {
 
 /** A scope, for what comes to the program later than it was asked for. */
 export interface CurrentScope {
-  /** The tensors in `value` are the scope's to free from now on; those of one around it where it has ended, or nobody's. */
-  adopt(value: unknown): void;
+  /** The tensors in `value`, but for those in `found`, are the scope's to free from now on; those of one around it where it has ended, or nobody's. */
+  adopt(value: unknown, found?: ReadonlySet<unknown>): void;
 }
 
 /** What was created in one `scope()`, or was given to it, and is still its to free. */
@@ -32,10 +32,10 @@ class Scope implements CurrentScope {
     this.parent = parent;
   }
 
-  adopt(value: unknown): void {
+  adopt(value: unknown, found?: ReadonlySet<unknown>): void {
     const taker = takerFrom(this);
     if (typeof value !== 'object' || value === null || taker === undefined) return;
-    for (const t of handlesIn(value, false)) taker.owned.add(t);
+    for (const t of handlesIn(value, false)) if (found?.has(t) !== true) taker.owned.add(t);
   }
 
   /** Frees all but what `result` reaches, which passes to the enclosing scope. */
@@ -82,6 +82,22 @@ const watchers = new Set<(t: ScopedTensor) => void>();
 export function watchCreation(watcher: (t: ScopedTensor) => void): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
+}
+
+/**
+ * Runs code of the program that makes a value of `given`, and tells `found` of what that holds which is neither from there nor made by it:
+ * the program has it elsewhere, too.
+ */
+export function noteFound<T>(given: unknown, make: () => T, found: (handle: Scoped) => void): T {
+  const known = scopedIn(given);
+  const stop = watchCreation((t) => known.add(t));
+  try {
+    const value = make();
+    for (const handle of scopedIn(value)) if (!known.has(handle)) found(handle);
+    return value;
+  } finally {
+    stop();
+  }
 }
 
 /** Every handle passes here once, when it is made. */

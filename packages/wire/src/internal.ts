@@ -49,7 +49,7 @@ export { checkTensorTable } from './tensor/checks.ts';
 export { readTensorTable } from './tensor/table-codec.ts';
 export { type OutgoingBody, TensorPlan } from './tensor/table.ts';
 export { ValueCodec } from './value/codec.ts';
-export { type ValueExtension, valueTypeNamed, valueTypeOf } from './value/types.ts';
+export { type Findings, type ValueExtension, valueTypeNamed, valueTypeOf } from './value/types.ts';
 export * from './protobuf.ts';
 export { BufferPool, bufferPool } from './bytes/buffer-pool.ts';
 export { frameName, frameTable, frameTensors, valueEnd } from './frame/call-frame.ts';

@@ -1,6 +1,6 @@
 /** @file One worker of a group: the parts of an agent, and what programs and extensions see of them. */
 import type { Named, Tensor } from '@backwire/tensor';
-import { ambient, runClean } from '@backwire/tensor/internal';
+import { ambient, runClean, type CurrentScope } from '@backwire/tensor/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import {
   DEFAULT_WIRE_LIMITS,
@@ -307,9 +307,12 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     tensors: readonly Tensor[],
     from: WorkerInfo,
     pending: Promise<unknown>[] = [],
+    scope?: CurrentScope,
   ): unknown {
     const context = new DecodeContext();
+    context.scoped = scope !== undefined;
     const value = context.read(this.codec, from, bytes, 0, bytes.length, tensors);
+    scope?.adopt(value, context.takeFound());
     pending.push(...context.take());
     return value;
   }

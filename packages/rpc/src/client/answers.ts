@@ -78,16 +78,25 @@ export class Answers {
       let message = messageOf(arrived, tensors);
       if (hooks) message = this.environment.extensions.response(peer.worker, message);
       if (call.mode === 'message') this.resolve(call, message, message);
-      else this.resolve(call, this.decode(peer, message.payload, 0, message.payload.length, message.tensors), message);
+      else this.resolve(call, this.decode(call, message.payload, 0, message.payload.length, message.tensors), message);
       return;
     }
-    this.resolve(call, this.decode(peer, arrived.bytes, arrived.start, arrived.end, tensors), undefined);
+    this.resolve(call, this.decode(call, arrived.bytes, arrived.start, arrived.end, tensors), undefined);
   }
 
-  private decode(peer: Peer, bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[]): unknown {
-    const value = this.decoding.read(this.environment.codec, peer.worker, bytes, start, end, tensors);
+  private decode(
+    { peer, scope }: PendingCall,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    tensors: readonly Tensor[],
+  ): unknown {
+    const { decoding } = this;
+    decoding.scoped = scope !== undefined;
+    const value = decoding.read(this.environment.codec, peer.worker, bytes, start, end, tensors);
+    scope?.adopt(value, decoding.takeFound());
     // Results are handed over at once; what settles later is the references' own affair.
-    const pending = this.decoding.take();
+    const pending = decoding.take();
     if (pending.length > 0) for (const promise of pending) promise.catch(ignore);
     return value;
   }
@@ -95,8 +104,7 @@ export class Answers {
   private item(call: PendingCall, stream: StreamAnswer, arrived: IncomingFrame, tensors: Tensor[]): void {
     try {
       if (call.follower?.gradless === true) for (const tensor of tensors) tensor.requiresGrad = false;
-      const value = this.decode(call.peer, arrived.bytes, arrived.start, arrived.end, tensors);
-      call.scope?.adopt(value);
+      const value = this.decode(call, arrived.bytes, arrived.start, arrived.end, tensors);
       stream.item(value, arrived.seq, freeing(this.decoding.takeUnclaimed(), tensors));
     } catch (error) {
       this.calls.cancel(call.id, () => this.unread(error, call));
@@ -116,7 +124,6 @@ export class Answers {
 
   private resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
     this.decoding.takeUnclaimed(); // what is in the value is the program's
-    if (call.mode !== 'message') call.scope?.adopt(value);
     this.calls.resolve(call, value, reply);
   }
 }

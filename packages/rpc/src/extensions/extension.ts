@@ -1,5 +1,6 @@
 /** @file The one extension point of an agent: RRef, distributed autograd and profiling are three of these, and so may be a user's tracing. */
 import type { Named, Tensor } from '@backwire/tensor';
+import type { CurrentScope } from '@backwire/tensor/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import type { RpcAgent } from '../base/rpc-agent.ts';
@@ -158,8 +159,14 @@ export interface ExtensionHost extends RpcAgent {
   /** The same, answering with the value itself, which stays here. */
   runValue(from: WorkerInfo, message: Message): Promise<unknown>;
   encodeValue(value: unknown, to: WorkerInfo): { bytes: Uint8Array; tensors: Tensor[]; header: readonly HeaderEntry[] };
-  /** Promises that the values want settled before they are used are put into `pending`. */
-  decodeValue(bytes: Uint8Array, tensors: readonly Tensor[], from: WorkerInfo, pending?: Promise<unknown>[]): unknown;
+  /** Promises that the values want settled before they are used are put into `pending`; what came in the message is then `scope`'s. */
+  decodeValue(
+    bytes: Uint8Array,
+    tensors: readonly Tensor[],
+    from: WorkerInfo,
+    pending?: Promise<unknown>[],
+    scope?: CurrentScope,
+  ): unknown;
   /** Another extension of this agent. */
   session(extension: string): (ExtensionSession & ExtensionInternals) | undefined;
   /** The extensions that `peer` named in its handshake; empty while it has not been met. */

@@ -1,6 +1,6 @@
 /** @file What values are encoded and decoded with, used again for the next message: most hold nothing of an extension. */
 import type { Tensor } from '@backwire/tensor';
-import type { HeaderEntry, ValueCodec } from '@backwire/wire/internal';
+import type { Findings, HeaderEntry, ValueCodec } from '@backwire/wire/internal';
 import type { ValueContext } from '../base/environment.ts';
 import { WorkerInfo } from '../base/worker-info.ts';
 
@@ -40,10 +40,13 @@ export class WriteContext implements ValueContext {
 }
 
 /** One per place that decodes; `read`, then `take` and `takeUnclaimed`. Decoding does not nest there. */
-export class DecodeContext implements ValueContext {
+export class DecodeContext implements ValueContext, Findings {
   worker!: WorkerInfo;
   /** Read values add no entries. */
   readonly header = NO_ENTRIES;
+  found: Set<unknown> | undefined;
+  /** Whether a scope may come to free what is in the value that is read next. */
+  scoped = false;
   private waiting: Promise<unknown>[] | undefined;
   private givenBack: (() => void)[] | undefined;
 
@@ -64,10 +67,11 @@ export class DecodeContext implements ValueContext {
     tensors: readonly Tensor[],
   ): unknown {
     this.worker = from;
+    this.found = undefined;
     this.waiting = undefined;
     this.givenBack = undefined;
     try {
-      return codec.read(bytes, start, end, tensors, this);
+      return codec.read(bytes, start, end, tensors, this, this.scoped ? this : undefined);
     } catch (error) {
       this.discard();
       throw error;
@@ -79,6 +83,13 @@ export class DecodeContext implements ValueContext {
     const { waiting } = this;
     this.waiting = undefined;
     return waiting ?? NONE;
+  }
+
+  /** What of the values was here before they came. */
+  takeFound(): ReadonlySet<unknown> | undefined {
+    const { found } = this;
+    this.found = undefined;
+    return found;
   }
 
   /** For whoever keeps the values until somebody gets them. */

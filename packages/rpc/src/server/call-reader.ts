@@ -18,6 +18,7 @@ export interface ReadCall {
   /** What has to settle before the call can start. */
   readonly pending: readonly Promise<unknown>[];
   readonly unclaimed: Unclaimed | undefined;
+  readonly found: ReadonlySet<unknown> | undefined;
 }
 
 export class CallReader {
@@ -37,6 +38,7 @@ export class CallReader {
       call.definition = read.definition;
       call.args = read.args;
       call.unclaimed = read.unclaimed;
+      call.found = read.found;
       if (call.key !== undefined) {
         const { start, end } = readCallPayload(message.payload);
         call.digest = digestOf(this.environment, message.payload.subarray(start, end), tensors, call, call.peer);
@@ -45,15 +47,18 @@ export class CallReader {
     }
     call.definition = call.origin.definition(arrived.fn);
     const { context } = this;
-    const args = context.read(this.environment.codec, peer.worker, arrived.bytes, arrived.start, arrived.end, tensors);
+    const { bytes, start, end } = arrived;
+    context.scoped = mayScope(call.definition);
+    const args = context.read(this.environment.codec, peer.worker, bytes, start, end, tensors);
     if (!Array.isArray(args)) {
       context.discard();
       throw new TypeError('the arguments of a call are a list');
     }
     call.args = args;
     call.unclaimed = context.takeUnclaimed();
+    call.found = context.takeFound();
     if (call.key !== undefined)
-      call.digest = digestOf(this.environment, arrived.bytes.subarray(arrived.start, arrived.end), tensors, call, peer);
+      call.digest = digestOf(this.environment, bytes.subarray(start, end), tensors, call, peer);
     return context.take();
   }
 
@@ -62,11 +67,23 @@ export class CallReader {
     const { context } = this;
     const { name, start, end } = readCallPayload(payload);
     const definition = this.environment.served(name);
+    context.scoped = mayScope(definition);
     const args = context.read(this.environment.codec, from.worker, payload, start, end, tensors);
     if (!Array.isArray(args)) {
       context.discard();
       throw new RpcError('decode-error', 'malformed call', { peer: from.worker });
     }
-    return { definition, args, pending: context.take(), unclaimed: context.takeUnclaimed() };
+    return {
+      definition,
+      args,
+      pending: context.take(),
+      unclaimed: context.takeUnclaimed(),
+      found: context.takeFound(),
+    };
   }
+}
+
+/** Whether the arguments may become those of a scope. What runs that others have defined learns only then whether that wants one. */
+function mayScope({ scope, runs }: Definition): boolean {
+  return scope || runs !== undefined;
 }

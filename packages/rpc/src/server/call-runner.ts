@@ -202,11 +202,14 @@ export class CallRunner {
   /** Waits for what the arguments wait for, says that the handler begins, and runs it. */
   private async runRead(
     from: Peer,
-    { definition, args, pending, unclaimed }: ReadCall,
+    { definition, args, pending, unclaimed, found }: ReadCall,
     call: InboundCall | undefined,
     began?: () => void,
   ): Promise<unknown> {
-    if (call !== undefined) call.definition = definition;
+    if (call !== undefined) {
+      call.definition = definition;
+      call.found = found;
+    }
     try {
       if (pending.length > 0) await Promise.all(pending);
       if (call?.aborted === true) throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });

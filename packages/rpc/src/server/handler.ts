@@ -1,7 +1,8 @@
 /** @file How a handler is run: in a scope where it wants one, and what kind of thing it returned. */
 import { scope, Tensor } from '@backwire/tensor';
-import { adoptIntoScope, scopedIn } from '@backwire/tensor/internal';
+import { adoptIntoScope, ambient, scopedIn } from '@backwire/tensor/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
+import { InboundCall } from './inbound-call.ts';
 import { isStream, untilOver } from './scoped-stream.ts';
 
 /** Runs a handler whose arguments become those of the scope it runs in. */
@@ -28,12 +29,14 @@ export function runHandler(definition: Definition, args: readonly unknown[], str
   return definition.scope ? runInScope(args, () => invoke(definition, args), streamed) : invoke(definition, args);
 }
 
-/** The tensors and references in the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
+/** The tensors and references that came with the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
 export function adoptArguments(args: readonly unknown[]): void {
+  const { call } = ambient();
+  const found = call instanceof InboundCall ? call.found : undefined;
   for (const arg of args) {
     if (typeof arg !== 'object' || arg === null) continue;
-    if (arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg as Tensor);
-    else for (const handle of scopedIn(arg)) adoptIntoScope(handle);
+    if (found === undefined && arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg as Tensor);
+    else for (const handle of scopedIn(arg)) if (found?.has(handle) !== true) adoptIntoScope(handle);
   }
 }
 

@@ -86,6 +86,8 @@ export class InboundCall implements CallContext, Claim {
   args: readonly unknown[] = NO_ARGS;
   /** Gives back what its handler has not taken: the references in its arguments, or those of a message that was never decoded. */
   unclaimed: Unclaimed | undefined;
+  /** What in its arguments was here before they came: no scope's to free. */
+  found: ReadonlySet<unknown> | undefined;
   /** Outgoing calls its handler waits for. */
   outgoing = 0;
   /** Whether it counts among the handlers that are not finished; meetings, which wait for others by design, do not. */

@@ -119,9 +119,7 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
       const payload = encodeFetch(this.rref, this.#session.host.self.id);
       const message = { type: MessageType.PYTHON_RREF_FETCH_CALL, id: 0n, payload, tensors: [] };
       const reply = await this.#session.requests.ask(this, message, options, 'to_here');
-      const value = this.#session.host.decodeValue(reply.payload, reply.tensors, this.owner());
-      scopeHere()?.adopt(value);
-      return value as T;
+      return this.#session.host.decodeValue(reply.payload, reply.tensors, this.owner(), [], scopeHere()) as T;
     });
   }
 

@@ -4,7 +4,7 @@ import { ByteWriter } from '../bytes/byte-writer.ts';
 import { WireError, decodeError } from '../errors.ts';
 import { DEFAULT_WIRE_LIMITS, type WireLimits } from '../limits.ts';
 import { ValueReader } from './reader.ts';
-import { type ValueExtension } from './types.ts';
+import { type Findings, type ValueExtension } from './types.ts';
 import { ValueWriter } from './writer.ts';
 
 /**
@@ -45,13 +45,20 @@ export class ValueCodec<C = unknown> {
   }
 
   /**
-   * Reads the value in `bytes[start, end)`; it refers to nothing in there.
+   * Reads the value in `bytes[start, end)`; it refers to nothing in there. `findings`: for who will free what is in the value.
    * @throws WireError 'decode-error' or 'limit'. An extension's or type's own throw arrives as the cause of a 'decode-error'.
    */
-  read(bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[], ctx: C): unknown {
+  read(
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    tensors: readonly Tensor[],
+    ctx: C,
+    findings?: Findings,
+  ): unknown {
     const reader = this.readers.pop() ?? new ValueReader(this.extensions, this.limits, this.opaque);
     try {
-      return reader.read(bytes, start, end, tensors, ctx);
+      return reader.read(bytes, start, end, tensors, ctx, findings);
     } catch (error) {
       throw error instanceof WireError ? error : decodeError('a value could not be rebuilt', error);
     } finally {

@@ -1,6 +1,6 @@
 /** @file Reads the protobuf `Value` message into JavaScript values. Every key of the wire becomes an own property, whatever its name. */
 import { type Tensor } from '@backwire/tensor';
-import { readBytes } from '@backwire/tensor/internal';
+import { noteFound, readBytes } from '@backwire/tensor/internal';
 import { ByteReader, WireType } from '../bytes/byte-reader.ts';
 import { checkLimit, decodeError } from '../errors.ts';
 import { KeyCache, MAX_CACHED_KEY_BYTES } from './key-cache.ts';
@@ -18,7 +18,7 @@ import {
   ValueTag,
   bitsOfDigits,
 } from './format.ts';
-import { TaggedValue, type ValueExtension, valueTypeNamed } from './types.ts';
+import { type Findings, TaggedValue, type ValueExtension, valueTypeNamed } from './types.ts';
 
 const NO_TENSORS: readonly Tensor[] = [];
 
@@ -35,6 +35,7 @@ export class ValueReader {
   /** Tensors that have been read as typed arrays. */
   private carriers: Set<Tensor> | undefined;
   private ctx: unknown;
+  private findings: Findings | undefined;
   private nodes = 0;
   private depth = 0;
   private readonly extensions: ReadonlyMap<string, ValueExtension>;
@@ -48,10 +49,18 @@ export class ValueReader {
   }
 
   /** Reads the value in `bytes[start, end)`. Throws WireError 'decode-error' or 'limit'; nothing of the value refers to `bytes`. */
-  read(bytes: Uint8Array, start: number, end: number, tensors: readonly Tensor[], ctx: unknown): unknown {
+  read(
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    tensors: readonly Tensor[],
+    ctx: unknown,
+    findings?: Findings,
+  ): unknown {
     this.reader.reset(bytes, start, end);
     this.tensors = tensors;
     this.ctx = ctx;
+    this.findings = findings;
     this.nodes = 0;
     this.depth = 0;
     try {
@@ -60,6 +69,7 @@ export class ValueReader {
       this.tensors = NO_TENSORS;
       this.carriers = undefined;
       this.ctx = undefined;
+      this.findings = undefined;
     }
   }
 
@@ -378,7 +388,13 @@ export class ValueReader {
     const type = valueTypeNamed(name);
     if (type === undefined && this.opaque) return new TaggedValue('type', name, plain);
     if (type === undefined) throw decodeError(`no value type is registered as '${name}'`);
-    return type.decode(plain);
+    const { findings } = this;
+    if (findings === undefined) return type.decode(plain);
+    return noteFound(
+      plain,
+      () => type.decode(plain),
+      (handle) => (findings.found ??= new Set()).add(handle),
+    );
   }
 }
 

@@ -23,6 +23,11 @@ export interface ValueExtension<C = unknown> {
   decode(plain: unknown, ctx: C): unknown;
 }
 
+/** Where tensors and handles are noted that a registered type has found when it was decoded: they neither came in the message nor were made of it. */
+export interface Findings {
+  found: Set<unknown> | undefined;
+}
+
 /** A value that only an extension or a class of the other side understands, as it is on the wire. */
 export class TaggedValue {
   /** Whose it is: an extension's, or a class's that is registered with `registerValueType`. */
