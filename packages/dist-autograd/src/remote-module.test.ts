@@ -2,7 +2,7 @@ import { errorMatching, shown } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 import { rpcClass, RpcError, rpcFunction, rpcSync } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
-import { manualSeed, nn, noGrad, ones, type Parameter, rpcName, tensor, Tensor } from '@backwire/tensor';
+import { manualSeed, memory, nn, noGrad, ones, type Parameter, rpcName, tensor, Tensor } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { expectClean, leaf, useAgents } from '../test/agents.ts';
 import { backward, context, getGradients, RemoteModule } from './index.ts';
@@ -73,6 +73,16 @@ describe('RemoteModule', () => {
       const module = await RemoteModule.create('w1', Scoped, []);
       expect((await module.forward(ones([2]))).toArray()).toEqual([3, 3]);
       expect(seen.map(({ disposed }) => disposed)).toEqual([true, true]);
+      // Its results, too, once they are sent; and a context has what its backward pass needs.
+      const [plain, x] = [ones([2]), leaf([2], 1)];
+      const { tensors } = memory();
+      for (let i = 0; i < 5; i++) (await module.forward(plain)).dispose();
+      await expect.poll(() => memory().tensors).toBeLessThanOrEqual(tensors);
+      await context(async (id) => {
+        await backward(id, [(await module.forward(x)).sum()]);
+        expect(getGradients(id).get(x)?.toArray()).toEqual([2, 2]);
+      });
+      seen.splice(0);
     }));
 
   it('forwards named arguments as an object, and takes the defaults where none is given', () =>

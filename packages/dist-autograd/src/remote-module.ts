@@ -288,7 +288,7 @@ const callForward = systemFunction(
     const module = publishing(await moduleAt(rref), 'forward');
     if (!Array.isArray(args)) throw malformed();
     const forward = (): unknown => module.forward(...args);
-    return servedClassOf(module)?.scope === true ? runInScope(args, forward) : forward();
+    return servedClassOf(module)?.scope === true ? runInScope(args, forward, 'answers') : forward();
   },
   MODULES,
 );

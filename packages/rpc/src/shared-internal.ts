@@ -41,7 +41,7 @@ export {
 export { LOGGER_METHODS } from './agent/rpc-options.ts';
 export { describeThrown } from './session/error-properties.ts';
 export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';
-export { runInScope } from './server/handler.ts';
+export { runInScope, type Fate } from './server/handler.ts';
 export { isStream } from './server/scoped-stream.ts';
 export { system as systemError, thrown as thrownError } from './base/system-error.ts';
 export { checkTensorsServed, invokeServed, served, servedClassOf } from './agent/gate.ts';

@@ -46,6 +46,27 @@ describe('a handler in a scope', () => {
     x.dispose();
   });
 
+  it.each([4, 30_000])(
+    'leaves nothing of a call with a key but the outcome of %i floats, until that is forgotten',
+    async (size) => {
+      const x = ones([size]);
+      const agents = await startCluster(2);
+      const { tensors } = memory();
+      await agents.at(0).run(async () => {
+        for (let i = 0; i < 6; i++) {
+          const options = { idempotencyKey: `key-${i >> 1}` };
+          const [same, tripled] = [await rpcSync('w1', echo, [x], options), await rpcSync('w1', sum, [x], options)];
+          expect([last(same), last(tripled)]).toEqual([1, 3]);
+          same.dispose();
+          tripled.dispose();
+        }
+      });
+      await until(() => memory().tensors <= tensors + 6);
+      await agents.close();
+      await until(() => memory().tensors <= tensors);
+    },
+  );
+
   it('leaves what it kept and what was there before', async () => {
     const x = ones([30_000]);
     await cluster.at(0).run(async () => {

@@ -1,6 +1,6 @@
 /** RRefs that scoped handlers are given: let go at the end, unless returned or kept. */
 import { rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
-import { keep, ones, rpcName, scope, type Tensor } from '@backwire/tensor';
+import { keep, memory, ones, rpcName, scope, type Tensor } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, withGroup } from './group.ts';
@@ -101,6 +101,55 @@ describe('a handler in a scope', () => {
       expect(await scope(async () => (await mine.toHere()).size)).toBe(4);
       expect((await mine.toHere()).size).toBe(4);
       mine.dispose();
+    }));
+});
+
+class Scaler {
+  static readonly [rpcName] = 'scoped-rrefs/Scaler';
+  readonly by = ones([3]);
+  scale(x: Tensor): Tensor {
+    return x.mul(this.by);
+  }
+  async both(x: Tensor): Promise<Tensor[]> {
+    await Promise.resolve();
+    return [x, x.mul(this.by), this.by];
+  }
+  fails(x: Tensor): number {
+    throw new RangeError(`no ${x.mul(this.by).size}`);
+  }
+  static twice(x: Tensor): { map: Map<string, Tensor> } {
+    return { map: new Map([['twice', x.mul(2)]]) };
+  }
+}
+rpcClass(Scaler, { methods: ['scale', 'both', 'fails'], statics: ['twice'], scope: true });
+
+describe('a method of a class in a scope', () => {
+  it('leaves nothing of a call when the answer is sent, but what an RRef keeps and what was there before', () =>
+    withGroup(2, async () => {
+      const x = ones([3]);
+      for (const to of ['w0', 'w1']) {
+        const scaler = remote(to, Scaler);
+        const call = (): Promise<void> =>
+          scope(async () => {
+            expect((await scaler.rpcSync().scale(x)).toArray()).toEqual([1, 1, 1]);
+            expect((await scaler.rpcAsync().both(x)).map((t) => t.size)).toEqual([3, 3, 3]);
+            await expect(scaler.rpcSync().fails(x)).rejects.toThrow('no 3');
+            const statics = scaler.rpcSync() as unknown as {
+              twice(x: Tensor): Promise<ReturnType<typeof Scaler.twice>>;
+            };
+            expect((await statics.twice(x)).map.get('twice')?.toArray()).toEqual([2, 2, 2]);
+          });
+        await call();
+        const { tensors } = memory();
+        for (let i = 0; i < 5; i++) await call();
+        await eventually(() => memory().tensors <= tensors, 'all is freed');
+        const there = scaler.remote().scale(x);
+        await there.confirmed();
+        expect((await there.toHere()).toArray()).toEqual([1, 1, 1]);
+        expect((await scaler.rpcSync().scale(x)).toArray()).toEqual([1, 1, 1]);
+        there.dispose();
+        scaler.dispose();
+      }
     }));
 });
 

@@ -19,13 +19,16 @@ export { nearestName, optionNames, unknownOption } from './option-names.ts';
 export {
   adoptIntoScope,
   callScope,
+  freeAll,
   noteFound,
   outlast,
   scopedIn,
+  scopeFor,
   scopeHere,
   sweep,
   untracked,
   type CurrentScope,
+  type Scoped,
 } from './scope.ts';
 export { contentOf, restoreContent } from './nn/module.ts';
 export {

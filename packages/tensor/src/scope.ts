@@ -28,8 +28,12 @@ class Scope implements CurrentScope {
   /** Whether it frees what it has later than it ends. */
   outlasted = false;
 
-  constructor(parent: Scope | undefined) {
+  private readonly heirs: Set<Scoped> | undefined;
+
+  /** `heirs` gets what outlives it in place of the enclosing scope. */
+  constructor(parent: Scope | undefined, heirs?: Set<Scoped>) {
     this.parent = parent;
+    this.heirs = heirs;
   }
 
   adopt(value: unknown, found?: ReadonlySet<unknown>): void {
@@ -38,22 +42,23 @@ class Scope implements CurrentScope {
     for (const t of handlesIn(value, false)) if (found?.has(t) !== true) taker.owned.add(t);
   }
 
-  /** Frees all but what `result` reaches, which passes to the enclosing scope. */
+  /** Frees all but what `result` reaches, which passes on. */
   close(result: unknown): void {
     this.ended = true;
     if (this.outlasted) return;
-    const heir = takerFrom(this.parent);
+    const heirs = this.heirs ?? takerFrom(this.parent)?.owned;
     if (typeof result === 'object' && result !== null)
-      for (const t of scopedIn(result)) if (this.owned.delete(t)) heir?.owned.add(t);
-    this.free();
+      for (const t of scopedIn(result)) if (this.owned.delete(t)) heirs?.add(t);
+    freeAll(this.owned);
   }
+}
 
-  free(): void {
-    for (const t of this.owned)
-      if (isTensor(t)) t.release('scope');
-      else t.dispose();
-    this.owned.clear();
-  }
+/** As at the end of the scope in which they were made. */
+export function freeAll(owned: Set<Scoped>): void {
+  for (const t of owned)
+    if (isTensor(t)) t.release('scope');
+    else t.dispose();
+  owned.clear();
 }
 
 /**
@@ -143,6 +148,12 @@ export function scope<T>(fn: () => T): T {
   return inside(own, () => runWith({ scope: own }, fn));
 }
 
+/** As `scope`; what is its own and outlives it goes to `heirs`, for whoever sends the result to free. */
+export function scopeFor<T>(heirs: Set<Scoped>, fn: () => T): T {
+  const own = new Scope(taker(), heirs);
+  return inside(own, () => runWith({ scope: own }, fn));
+}
+
 /** As `scope` inside of `runCall`: a handler needs both, and each costs a turn of the AsyncLocalStorage. */
 export function callScope<T>(agent: object, call: object, fn: () => T): T {
   const own = new Scope(undefined);
@@ -190,7 +201,7 @@ export interface Remains {
 export function outlast(): Remains {
   const own = ambient().scope as Scope;
   own.outlasted = true;
-  return { run: (fn) => runWith({ scope: own }, fn), free: () => own.free() };
+  return { run: (fn) => runWith({ scope: own }, fn), free: () => freeAll(own.owned) };
 }
 
 /** Takes the tensors and RRefs in `value` out of every enclosing scope: they live until disposed or unreachable. Returns `value`. */

@@ -19,6 +19,7 @@ import { DecodeContext } from '../extensions/value-context.ts';
 import { nameOf, type Definition } from '../base/definitions.ts';
 import type { DeviceMaps } from '../base/device-maps.ts';
 import { Dispatcher } from '../server/dispatcher.ts';
+import type { Fate } from '../server/handler.ts';
 import { EventHub } from './events.ts';
 import { RpcError } from '../base/errors.ts';
 import type {
@@ -286,16 +287,20 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   }
 
   async runCall(from: WorkerInfo, message: Message): Promise<RpcMessage> {
-    const value = await this.runValue(from, message);
+    const value = await this.runMessage(from, message, 'answers');
     const name = (): string => readCallPayload(message.payload).name;
     return this.dispatcher.handlers.replyMessage(this.members.find(from), message.type, value, name);
   }
 
   runValue(from: WorkerInfo, message: Message): Promise<unknown> {
+    return this.runMessage(from, message, 'stays');
+  }
+
+  private runMessage(from: WorkerInfo, message: Message, fate: Fate): Promise<unknown> {
     const call = ambient().call;
     const peer = call instanceof InboundCall ? call.peer : this.members.find(from);
-    if (!(call instanceof InboundCall)) return this.dispatcher.runner.runMessage(peer, message, undefined);
-    return this.dispatcher.handlers.slotted(call, () => this.dispatcher.runner.runMessage(peer, message, call));
+    if (!(call instanceof InboundCall)) return this.dispatcher.runner.runMessage(peer, message, undefined, fate);
+    return this.dispatcher.handlers.slotted(call, () => this.dispatcher.runner.runMessage(peer, message, call, fate));
   }
 
   encodeValue(value: unknown, to: WorkerInfo): ReturnType<ExtensionHost['encodeValue']> {

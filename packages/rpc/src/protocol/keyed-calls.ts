@@ -65,8 +65,12 @@ export class KeyedCalls<W, O> {
   /** Before this nothing can be forgotten: a full table is not searched for every call that it refuses. */
   private nextForget = 0;
 
-  constructor(limits: KeyedLimits) {
+  private readonly forgotten: (outcome: O) => void;
+
+  /** `forgotten` is told of each outcome that is remembered no more. */
+  constructor(limits: KeyedLimits, forgotten: (outcome: O) => void = () => undefined) {
     this.limits = limits;
+    this.forgotten = forgotten;
   }
 
   /** Keys that are known. */
@@ -125,7 +129,9 @@ export class KeyedCalls<W, O> {
 
   /** Forgets everything; those that wait are told by whoever calls this. */
   clear(): W[] {
-    const waiting = [...this.entries.values()].flatMap((entry) => entry.waiting);
+    const all = [...this.entries.values()];
+    const waiting = all.flatMap((entry) => entry.waiting);
+    for (const { kept } of all) if (kept !== undefined) this.forgotten(kept.outcome);
     this.entries.clear();
     this.shares.clear();
     this.keptBytes = 0;
@@ -161,6 +167,7 @@ export class KeyedCalls<W, O> {
     const bytes = entry.kept?.bytes ?? 0;
     this.keptBytes -= bytes;
     this.share(entry.caller, -1, -bytes);
+    if (entry.kept !== undefined) this.forgotten(entry.kept.outcome);
   }
 
   /** Drops what is too old; false when it is full all the same. */

@@ -14,7 +14,7 @@ import type { Peer } from '../session/peer.ts';
 import { digestOf } from './call-digest.ts';
 import type { CallReader, ReadCall } from './call-reader.ts';
 import type { ConcurrencyLimit } from './concurrency-limit.ts';
-import { invokeAdopted, isGenerator, promiseOf, runHandler } from './handler.ts';
+import { freeUntaken, invokeAdopted, isGenerator, promiseOf, runHandler, type Fate } from './handler.ts';
 import { replyTypeOf, type Handlers } from './handlers.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { InboundCall } from './inbound-call.ts';
@@ -125,8 +125,14 @@ export class CallRunner {
     };
     const rest = (): void => this.handlers.slots.release(call);
     this.idempotency.run({ call, name: definition.name, digest: call.digest, run, rest }).then(
-      (reply) => this.handlers.reply(call, reply),
-      (error: unknown) => this.handlers.fail(call, error),
+      (reply) => {
+        freeUntaken(definition, call.args, call.found);
+        this.handlers.reply(call, reply);
+      },
+      (error: unknown) => {
+        freeUntaken(definition, call.args, call.found);
+        this.handlers.fail(call, error);
+      },
     );
   }
 
@@ -136,8 +142,7 @@ export class CallRunner {
     if (definition.origin === 'builtin') this.environment.checkResult(definition, args);
     // Tensor operations look at nothing ambient but what is at the root already.
     if (definition.name.startsWith('aten::')) return invoke(definition, args);
-    const streamed = (call.flags & FrameFlag.STREAM) !== 0;
-    return runCall(agent, call, undefined, () => runHandler(definition, args, streamed));
+    return runCall(agent, call, undefined, () => runHandler(definition, args, fateOf(call)));
   }
 
   private complete(call: InboundCall, value: unknown, type: number): void {
@@ -165,14 +170,14 @@ export class CallRunner {
   }
 
   /** Runs a call that came as a message (PYTHON_CALL or SCRIPT_CALL), inside the handler context that is current. */
-  async runMessage(from: Peer, message: Message, call: InboundCall | undefined): Promise<unknown> {
-    return this.runRead(from, this.readMessage(from, message), call);
+  async runMessage(from: Peer, message: Message, call: InboundCall | undefined, fate: Fate): Promise<unknown> {
+    return this.runRead(from, this.readMessage(from, message), call, fate);
   }
 
   /** The plain call inside of a message that extensions unwrapped: its reply, for them to wrap. */
   async reply(call: InboundCall, message: Message): Promise<RpcMessage> {
     if (call.key !== undefined) return this.replyOnce(call, message);
-    const value = await this.handlers.slotted(call, () => this.runMessage(call.peer, message, call));
+    const value = await this.handlers.slotted(call, () => this.runMessage(call.peer, message, call, fateOf(call)));
     const name = (): string => readCallPayload(message.payload).name;
     if ((call.flags & FrameFlag.STREAM) === 0) return this.handlers.replyMessage(call.peer, message.type, value, name);
     await pumpStream(this.handlers, call, value);
@@ -191,12 +196,17 @@ export class CallRunner {
     call.unclaimed = read.unclaimed;
     const { start, end } = readCallPayload(message.payload);
     const digest = digestOf(this.environment, message.payload.subarray(start, end), message.tensors, read, call.peer);
+    let taken = false;
     const run = async (began: () => void): Promise<RpcMessage> => {
+      taken = true;
       call.unclaimed = undefined;
-      const value = await this.handlers.slotted(call, () => this.runRead(call.peer, read, call, began));
+      const value = await this.handlers.slotted(call, () => this.runRead(call.peer, read, call, 'answers', began));
       return this.handlers.replyMessage(call.peer, message.type, value, () => read.definition.name);
     };
-    return this.idempotency.run({ call, name: read.definition.name, digest, run, rest: () => undefined });
+    const { definition, args, found } = read;
+    return this.idempotency
+      .run({ call, name: definition.name, digest, run, rest: () => undefined })
+      .finally(() => taken || freeUntaken(definition, args, found));
   }
 
   /** Waits for what the arguments wait for, says that the handler begins, and runs it. */
@@ -204,6 +214,7 @@ export class CallRunner {
     from: Peer,
     { definition, args, pending, unclaimed, found }: ReadCall,
     call: InboundCall | undefined,
+    fate: Fate,
     began?: () => void,
   ): Promise<unknown> {
     if (call !== undefined) {
@@ -220,7 +231,7 @@ export class CallRunner {
     }
     began?.();
     try {
-      return await runHandler(definition, args, call !== undefined && (call.flags & FrameFlag.STREAM) !== 0);
+      return await runHandler(definition, args, fate);
     } catch (error) {
       // It ran on behalf of an extension: what it threw goes to the caller as its own, not as the system's.
       throw thrown(error);
@@ -236,4 +247,8 @@ export class CallRunner {
         : decodeFailed(error, from, { self: this.environment.self, what: 'arguments' });
     }
   }
+}
+
+function fateOf({ flags }: InboundCall): Fate {
+  return (flags & FrameFlag.STREAM) === 0 ? 'answers' : 'streams';
 }

@@ -1,6 +1,6 @@
 /** @file How a handler is run: in a scope where it wants one, and what kind of thing it returned. */
 import { scope, Tensor } from '@backwire/tensor';
-import { adoptIntoScope, ambient, scopedIn } from '@backwire/tensor/internal';
+import { adoptIntoScope, ambient, scopedIn, scopeFor, tensorsIn } from '@backwire/tensor/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
 import { InboundCall } from './inbound-call.ts';
 import { isStream, untilOver } from './scoped-stream.ts';
@@ -11,22 +11,28 @@ export function invokeAdopted(definition: Definition, args: readonly unknown[]):
   return invoke(definition, args);
 }
 
+/** What becomes of a result: it stays here, answers the call that is current, or is iterated for that. */
+export type Fate = 'stays' | 'answers' | 'streams';
+
 /**
- * Runs `run` in a scope that has its arguments. The result outlives the scope, as does what was given to `keep`. A generator, or with
- * `streamed` whatever else can be iterated, has yet to begin then: what there is by then is freed when it is over.
+ * Runs `run` in a scope that has its arguments. The result outlives the scope, as does what was given to `keep`; what was made for one that
+ * answers is freed with the call. A generator, or anything else that is iterated, has yet to begin then: what there is by then is freed
+ * when it is over.
  */
-export function runInScope<T>(args: readonly unknown[], run: () => T, streamed = false): T {
-  const given = (result: unknown): unknown => (isStream(result) || streamed ? untilOver(result) : result);
-  return scope(() => {
+export function runInScope<T>(args: readonly unknown[], run: () => T, fate: Fate = 'stays'): T {
+  const given = (result: unknown): unknown => (fate === 'streams' || isStream(result) ? untilOver(result) : result);
+  const body = (): T => {
     adoptArguments(args);
     const result = run();
     return (promiseOf(result)?.then(given) ?? given(result)) as T;
-  });
+  };
+  const { call } = ambient();
+  return fate === 'answers' && call instanceof InboundCall ? scopeFor(call.spending, body) : scope(body);
 }
 
 /** Runs a handler, in a scope of its own where it wants one. */
-export function runHandler(definition: Definition, args: readonly unknown[], streamed: boolean): unknown {
-  return definition.scope ? runInScope(args, () => invoke(definition, args), streamed) : invoke(definition, args);
+export function runHandler(definition: Definition, args: readonly unknown[], fate: Fate): unknown {
+  return definition.scope ? runInScope(args, () => invoke(definition, args), fate) : invoke(definition, args);
 }
 
 /** The tensors and references that came with the arguments are the scope's from now on. Looked at one by one: most are tensors themselves, or hold none. */
@@ -38,6 +44,15 @@ export function adoptArguments(args: readonly unknown[]): void {
     if (found === undefined && arg instanceof Tensor && arg.sparse === undefined) adoptIntoScope(arg as Tensor);
     else for (const handle of scopedIn(arg)) if (found?.has(handle) !== true) adoptIntoScope(handle);
   }
+}
+
+/** Frees what came with arguments that no handler in a scope was given after all. */
+export function freeUntaken(
+  { scope: scoped }: Definition,
+  args: readonly unknown[],
+  found: ReadonlySet<unknown> | undefined,
+): void {
+  if (scoped) for (const tensor of tensorsIn(args)) if (found?.has(tensor) !== true) tensor.dispose();
 }
 
 /** Whether a handler gave a generator, which only a stream can take. */

@@ -1,4 +1,5 @@
 /** @file Calls with an idempotency key at work: one that comes again joins the one that runs, or gets what came of it. */
+import type { Tensor } from '@backwire/tensor';
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { RpcError } from '../base/errors.ts';
@@ -29,11 +30,16 @@ export interface KeyedCall {
 /** One per agent. Keys are those of a caller and a function: the same key means nothing to others. */
 export class Idempotency {
   private readonly environment: ExtendedEnvironment;
-  private readonly calls = new KeyedCalls<Waiter, Outcome>({
-    maxOutcomes: MAX_IDEMPOTENT_OUTCOMES,
-    maxBytes: MAX_IDEMPOTENT_BYTES,
-    keepMs: IDEMPOTENT_KEEP_MS,
-  });
+  private readonly calls = new KeyedCalls<Waiter, Outcome>(
+    {
+      maxOutcomes: MAX_IDEMPOTENT_OUTCOMES,
+      maxBytes: MAX_IDEMPOTENT_BYTES,
+      keepMs: IDEMPOTENT_KEEP_MS,
+    },
+    (outcome) => this.forgotten(outcome),
+  );
+  /** Tensors of outcomes that are remembered no more. */
+  private readonly unused: Tensor[] = [];
 
   constructor(environment: ExtendedEnvironment) {
     this.environment = environment;
@@ -84,6 +90,15 @@ export class Idempotency {
     }
   }
 
+  /** Whoever was given the outcome in this turn is still to send it. */
+  private forgotten(outcome: Outcome): void {
+    const { unused } = this;
+    if (!('reply' in outcome) || outcome.reply.tensors.length === 0) return;
+    if (unused.length === 0)
+      unref(runAtRoot(() => setTimeout(() => unused.splice(0).forEach((tensor) => tensor.dispose()), 0)));
+    unused.push(...outcome.reply.tensors);
+  }
+
   private refusal(why: 'other-arguments' | 'full', { call, name }: KeyedCall): RpcError {
     if (why === 'other-arguments') {
       const text = `idempotency key '${call.key ?? ''}' came with other arguments of '${name}' before: another call needs another key`;
@@ -132,5 +147,13 @@ function own(environment: ExtendedEnvironment, call: InboundCall, reply: RpcMess
     const text = 'the result of a call with an idempotency key cannot hold remote references';
     throw system(new RpcError('failed-precondition', text, { executed: 'yes' }));
   }
-  return { ...reply, tensors: reply.tensors.map((tensor) => tensor.detach().clone()) };
+  return { ...reply, tensors: reply.tensors.map(copyOf) };
+}
+
+/** Nobody's but ours. */
+function copyOf(tensor: Tensor): Tensor {
+  const detached = tensor.detach();
+  const copy = detached.clone();
+  detached.dispose();
+  return copy;
 }

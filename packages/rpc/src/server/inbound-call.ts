@@ -1,5 +1,5 @@
 /** @file One incoming call: what its handler sees of it, and how it is cancelled. */
-import { ambient, runAtRoot } from '@backwire/tensor/internal';
+import { ambient, freeAll, runAtRoot, type Scoped } from '@backwire/tensor/internal';
 import type { Unclaimed } from '../extensions/value-context.ts';
 import { RpcError, type Executed } from '../base/errors.ts';
 import type { Definition } from '../base/definitions.ts';
@@ -88,6 +88,8 @@ export class InboundCall implements CallContext, Claim {
   unclaimed: Unclaimed | undefined;
   /** What in its arguments was here before they came: no scope's to free. */
   found: ReadonlySet<unknown> | undefined;
+  /** What its answer holds that was made for it: freed when that is written. */
+  private spent: Set<Scoped> | undefined;
   /** Outgoing calls its handler waits for. */
   outgoing = 0;
   /** Whether it counts among the handlers that are not finished; meetings, which wait for others by design, do not. */
@@ -178,6 +180,11 @@ export class InboundCall implements CallContext, Claim {
     return args;
   }
 
+  /** Takes what is to be freed when it is answered. */
+  get spending(): Set<Scoped> {
+    return (this.spent ??= new Set());
+  }
+
   /** The handler is done, or will never run; timers end. */
   finish(): void {
     this.state = 'over';
@@ -186,6 +193,7 @@ export class InboundCall implements CallContext, Claim {
     this.leaveLine = undefined;
     const { unclaimed } = this;
     this.takeArgs();
+    if (this.spent !== undefined) freeAll(this.spent);
     if (unclaimed !== undefined) for (const give of unclaimed) give();
   }
 

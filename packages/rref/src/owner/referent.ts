@@ -10,6 +10,7 @@ import {
   served,
   servedClassOf,
   type Definition,
+  type Fate,
 } from '@backwire/rpc/internal';
 import { isHandle } from '../handle-brand.ts';
 
@@ -44,8 +45,9 @@ export function typeNameOf(value: unknown): string {
  * Calls a method of `value` that its class has published, one of its published static methods, or an operation of a tensor.
  * @throws TypeError "type object 'X' has no attribute 'y'" for any other name, whether it exists or not; RpcError 'permission-denied'
  *   for what the current agent does not serve.
+ * @param fate what becomes of the result
  */
-export function callMethod(value: unknown, name: string, args: readonly unknown[]): unknown {
+export function callMethod(value: unknown, name: string, args: readonly unknown[], fate: Fate = 'stays'): unknown {
   if (value instanceof Tensor) {
     checkTensorsServed(name, [value, ...args]);
     const own: unknown =
@@ -57,13 +59,13 @@ export function callMethod(value: unknown, name: string, args: readonly unknown[
       const method = methodOf(value as object, name);
       if (method !== undefined) {
         const run = (): unknown => Reflect.apply(method, value, args);
-        return definition.scope ? runInScope(args, run) : run();
+        return definition.scope ? runInScope(args, run, fate) : run();
       }
     }
     const fixed = definition === undefined ? undefined : staticOf(definition, name);
     if (fixed !== undefined) {
       const run = (): unknown => Reflect.apply(fixed.body as Method, fixed.self, args);
-      return fixed.scope ? runInScope(args, run) : run();
+      return fixed.scope ? runInScope(args, run, fate) : run();
     }
   }
   throw new TypeError(`type object '${typeNameOf(value)}' has no attribute '${name}'${adviceFor(value)}`);

@@ -96,7 +96,7 @@ async function invoke(
   const value = owned.settled ? owned.now() : await valueOf(owned);
   if (value instanceof StandIn)
     return elsewhere((within) => (keep ? value.callAndKeep(method, args, within) : value.call(method, args, within)));
-  return callMethod(value, method, args);
+  return callMethod(value, method, args, keep ? 'stays' : 'answers');
 }
 
 /** Waits for a value no longer than the call that needs it lasts, and leaves its place to other handlers: one may have to make the value. */
