@@ -21,13 +21,13 @@ export {
   callScope,
   freeAll,
   noteFound,
-  outlast,
   scopedIn,
   scopeFor,
   scopeHere,
   sweep,
   untracked,
   type CurrentScope,
+  type Remains,
   type Scoped,
 } from './scope.ts';
 export { contentOf, restoreContent } from './nn/module.ts';

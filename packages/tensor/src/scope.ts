@@ -18,6 +18,16 @@ export interface ScopedTensor extends Scoped {
 export interface CurrentScope {
   /** The tensors in `value`, but for those in `found`, are the scope's to free from now on; those of one around it where it has ended, or nobody's. */
   adopt(value: unknown, found?: ReadonlySet<unknown>): void;
+  /** It still ends when its function is over, but what it has then stays until it is freed, or is left to the collector. */
+  outlast(): Remains;
+}
+
+/** What a scope has at its end, where something of it goes on. */
+export interface Remains {
+  /** Runs code that may `keep` of it. */
+  run<R>(fn: () => R): R;
+  /** Nothing goes on any more. */
+  free(): void;
 }
 
 /** What was created in one `scope()`, or was given to it, and is still its to free. */
@@ -25,8 +35,7 @@ class Scope implements CurrentScope {
   readonly owned = new Set<Scoped>();
   readonly parent: Scope | undefined;
   ended = false;
-  /** Whether it frees what it has later than it ends. */
-  outlasted = false;
+  private outlasted = false;
 
   private readonly heirs: Set<Scoped> | undefined;
 
@@ -40,6 +49,11 @@ class Scope implements CurrentScope {
     const taker = takerFrom(this);
     if (typeof value !== 'object' || value === null || taker === undefined) return;
     for (const t of handlesIn(value, false)) if (found?.has(t) !== true) taker.owned.add(t);
+  }
+
+  outlast(): Remains {
+    this.outlasted = true;
+    return { run: (fn) => runWith({ scope: this }, fn), free: () => freeAll(this.owned) };
   }
 
   /** Frees all but what `result` reaches, which passes on. */
@@ -187,21 +201,6 @@ function inside<T>(own: Scope, run: () => T): T {
       throw error;
     },
   ) as T;
-}
-
-/** What a scope has at its end, where something of it goes on. */
-export interface Remains {
-  /** Runs code that may `keep` of it. */
-  run<R>(fn: () => R): R;
-  /** Nothing goes on any more. */
-  free(): void;
-}
-
-/** The scope in force still ends when its function is over, but what it has then stays until it is freed, or is left to the collector. */
-export function outlast(): Remains {
-  const own = ambient().scope as Scope;
-  own.outlasted = true;
-  return { run: (fn) => runWith({ scope: own }, fn), free: () => freeAll(own.owned) };
 }
 
 /** Takes the tensors and RRefs in `value` out of every enclosing scope: they live until disposed or unreachable. Returns `value`. */

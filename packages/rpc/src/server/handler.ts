@@ -1,6 +1,14 @@
 /** @file How a handler is run: in a scope where it wants one, and what kind of thing it returned. */
 import { scope, Tensor } from '@backwire/tensor';
-import { adoptIntoScope, ambient, scopedIn, scopeFor, tensorsIn } from '@backwire/tensor/internal';
+import {
+  adoptIntoScope,
+  ambient,
+  scopedIn,
+  scopeFor,
+  scopeHere,
+  tensorsIn,
+  type CurrentScope,
+} from '@backwire/tensor/internal';
 import { invoke, type Definition } from '../base/definitions.ts';
 import { InboundCall } from './inbound-call.ts';
 import { isStream, untilOver } from './scoped-stream.ts';
@@ -20,8 +28,10 @@ export type Fate = 'stays' | 'answers' | 'streams';
  * when it is over.
  */
 export function runInScope<T>(args: readonly unknown[], run: () => T, fate: Fate = 'stays'): T {
-  const given = (result: unknown): unknown => (fate === 'streams' || isStream(result) ? untilOver(result) : result);
   const body = (): T => {
+    const own = scopeHere() as CurrentScope;
+    const given = (value: unknown): unknown =>
+      fate === 'streams' || isStream(value) ? untilOver(value, () => own.outlast()) : value;
     adoptArguments(args);
     const result = run();
     return (promiseOf(result)?.then(given) ?? given(result)) as T;

@@ -1,6 +1,6 @@
 /** @file The streams of handlers in a scope: what the scope has is freed when the stream is over, not when it was returned. */
 import { Tensor } from '@backwire/tensor';
-import { outlast } from '@backwire/tensor/internal';
+import type { Remains } from '@backwire/tensor/internal';
 import { sourceOf } from './stream-source.ts';
 
 type Step = IteratorResult<unknown> | Promise<IteratorResult<unknown>>;
@@ -14,10 +14,10 @@ export function isStream(value: unknown): value is AsyncGenerator | Generator {
 }
 
 /**
- * In a scope, something to be iterated: the same, at whose end what the scope has by now is freed. What is made for its items is nobody's,
- * since the scope of a stream without an end would hold all of that.
+ * Something to be iterated that a scope gives: the same, at whose end what the scope has by now is freed. What is made for its items is
+ * nobody's, since the scope of a stream without an end would hold all of that.
  */
-export function untilOver(value: unknown): unknown {
+export function untilOver(value: unknown, outlast: () => Remains): unknown {
   const source = sourceOf(value);
   if (source === undefined) return value;
   const remains = outlast();
