@@ -2,6 +2,7 @@
 import { createAgent, rpcClass, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, isRRef, remote, rrefs, type RRef } from '@backwire/rref';
 import { add, nn, ones, rpcName, scope, tensor, type Tensor } from '@backwire/tensor';
+import { Random } from '@backwire/testing';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { py } from '../src/py.ts';
@@ -24,6 +25,7 @@ class Counter {
 }
 rpcClass(Counter, { methods: ['add'] });
 const fetch = rpcFunction('rrefs.fetch', (rref: RRef<number>) => rref.toHere());
+const giveTensor = rpcFunction('rrefs.give_tensor', (rref: RRef<Tensor>) => rref.toHere());
 const make = rpcFunction('rrefs.make', (value: number) => createRRef(value));
 const pass = rpcFunction('rrefs.pass', (to: string, rref: RRef<number>) => rpcSync(to, fetch, [rref]));
 const giveBack = rpcFunction('rrefs.give_back', (rref: RRef<number>) => rref);
@@ -107,6 +109,34 @@ it('keeps what was created in a scope when that has ended, wherever it is, and f
     const values = await Promise.all(rrefs.map((rref) => rref.toHere()));
     expect(values.map((value) => value.toArray())).toEqual([1, 3, 2].map((each) => [each, each, each, each]));
     for (const rref of rrefs) rref.dispose();
+  }
+});
+
+it('keeps what drawn programs create in scopes inside of scopes, by whatever kind of call, on whichever worker', async () => {
+  const made = rpcFunction('rrefs.drawn', (x: Tensor) => x.add(1), { scope: true });
+  for (let seed = 1; seed <= 40; seed++) {
+    const random = new Random(seed);
+    const on = (): string => random.pick(['n0', 'n1', 'n2']);
+    const create = async (depth: number): Promise<{ rref: RRef<Tensor> }> => {
+      if (depth > 0)
+        return scope(async () => {
+          ones([2]); // freed at the end
+          return create(depth - 1);
+        });
+      const x = ones([2]);
+      const first: RRef<Tensor> = random.chance(0.5) ? remote(on(), made, [x]) : remote(on(), add, [x, 1]);
+      const rref = random.chance(0.3) ? first.remote().add(0) : first;
+      if (random.chance(0.5)) await rref.confirmed();
+      const seen = await rref.toHere();
+      expect(seen.toArray()).toEqual([2, 2]);
+      if (rref !== first) first.dispose();
+      return { rref };
+    };
+    const { rref } = await inside(() => create(random.int(0, 4)));
+    expect((await rref.toHere()).toArray(), `seed ${seed}`).toEqual([2, 2]);
+    const user = inside(() => rpcSync(on(), giveTensor, [rref]));
+    expect((await user).toArray(), `seed ${seed}`).toEqual([2, 2]);
+    rref.dispose();
   }
 });
 
