@@ -127,7 +127,12 @@ type Result = { readonly outcome: string; readonly digest: string; readonly at: 
 function simulate(seed: number): void {
   const random = new Random(`keyed calls ${seed}`);
   const limits = { maxOutcomes: 6, maxBytes: 40, keepMs: 20 };
-  const calls = new KeyedCalls<Call, string>(limits);
+  const given: string[] = [];
+  const forgotten = new Set<string>();
+  const calls = new KeyedCalls<Call, string>(limits, (outcome) => {
+    must(!forgotten.has(outcome), `${outcome} is forgotten twice`);
+    forgotten.add(outcome);
+  });
   const all: Call[] = [];
   const results = new Map<string, Result>();
   let now = 0;
@@ -149,6 +154,7 @@ function simulate(seed: number): void {
     else if (turn.kind === 'outcome') {
       const known = fresh(call.key);
       must(known?.outcome === turn.outcome && known.digest === call.digest, 'an outcome of another call, or too old');
+      must(!forgotten.has(turn.outcome), 'an outcome that was forgotten');
     } else if (turn.why === 'full') must(holder === undefined, 'no room for a key that is known');
     else must(holder !== undefined && holder !== call.digest, 'the same arguments are refused');
     call.state = ({ run: 'runs', wait: 'waits', outcome: 'answered', refused: 'refused' } as const)[turn.kind];
@@ -156,7 +162,10 @@ function simulate(seed: number): void {
   const end = (call: Call, result: Result | undefined): void => {
     call.state = 'ended';
     const waiting = inState('waits').filter(({ key }) => key === call.key);
-    if (result !== undefined) results.set(call.key, result);
+    if (result !== undefined) {
+      results.set(call.key, result);
+      given.push(result.outcome);
+    }
     const notices = calls.ended(call.key, result, now);
     // A result is for all that wait, in their order; without one, the first goes on.
     const due = result === undefined ? waiting.slice(0, 1) : waiting;
@@ -193,6 +202,14 @@ function simulate(seed: number): void {
     const most = [...results].reduce((sum, [key, { bytes }]) => (running.has(key) ? sum : sum + bytes), 0);
     must(calls.bytes <= most, `${calls.bytes} bytes kept of ${most}`);
   }
+  const [late] = inState('runs');
+  calls.clear();
+  if (late !== undefined) calls.ended(late.key, kept('late'), now);
+  must(late === undefined || forgotten.has('late'), 'what comes too late is kept');
+  must(
+    given.every((outcome) => forgotten.has(outcome)),
+    'an outcome is told of that is neither kept nor forgotten',
+  );
 }
 
 it('tells every call once, whatever the order of events: 300 seeds', () => {

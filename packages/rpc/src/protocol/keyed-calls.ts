@@ -67,7 +67,7 @@ export class KeyedCalls<W, O> {
 
   private readonly forgotten: (outcome: O) => void;
 
-  /** `forgotten` is told of each outcome that is remembered no more. */
+  /** `forgotten` is told of each outcome that is remembered no more, or came too late to be. */
   constructor(limits: KeyedLimits, forgotten: (outcome: O) => void = () => undefined) {
     this.limits = limits;
     this.forgotten = forgotten;
@@ -104,7 +104,10 @@ export class KeyedCalls<W, O> {
    */
   ended(key: string, result: Kept<O> | undefined, now: number): Notice<W, O>[] {
     const entry = this.entries.get(key);
-    if (entry === undefined || entry.kept !== undefined) return [];
+    if (entry === undefined || entry.kept !== undefined) {
+      if (result !== undefined) this.forgotten(result.outcome);
+      return [];
+    }
     const { waiting } = entry;
     if (result === undefined) {
       const next = waiting.shift();
