@@ -130,12 +130,12 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'sums of exponentials of minus infinity',
     reason: 'logSumExp of nothing but -Infinity has no slope; that of PyTorch is NaN',
-    holds: ({ program, difference }) =>
-      difference.kind === 'gradient' &&
-      difference.torchs === 'NaN' &&
-      difference.ours.endsWith(': 0') &&
-      someInput(program, isInfinite) &&
-      someStatement(program, (line) => line.op.startsWith('logSumExp')),
+    holds: (found) =>
+      isSlope(found) &&
+      found.difference.torchs === 'NaN' &&
+      found.difference.ours.endsWith(': 0') &&
+      someInput(found.program, isInfinite) &&
+      someStatement(found.program, (line) => line.op.startsWith('logSumExp')),
   },
   {
     name: 'expanded statistics',

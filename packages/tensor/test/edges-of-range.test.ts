@@ -136,6 +136,21 @@ describe('powers', () => {
   });
 });
 
+it('the sum of exponentials of nothing is zero, its logarithm minus infinity, of complex numbers too', () => {
+  const nothing = bw.zeros([0, 2], { dtype: 'complex64' }).logSumExp(0);
+  expect([bw.real(nothing).toArray(), bw.imag(nothing).toArray()]).toEqual([
+    [-INF, -INF],
+    [0, 0],
+  ]);
+  expect(bw.zeros([0, 2]).logSumExp(0).toArray()).toEqual([-INF, -INF]);
+});
+
+it('truths are counts of failures, too', () => {
+  const odds = new bw.distributions.Geometric({ probs: bw.tensor(0.25) });
+  const found = odds.logProb(bw.tensor([false, true])).toArray() as number[];
+  expect(found.map((v) => Number(v.toFixed(6)))).toEqual([0.25, 0.1875].map((v) => Number(Math.log(v).toFixed(6))));
+});
+
 describe('standard deviations', () => {
   const rows = [
     [MOST, -MOST, 0, 0],
@@ -172,6 +187,12 @@ describe('standard deviations', () => {
     found.sum().backward();
     const [first = []] = t.grad?.toArray() as number[][];
     expect(first.map((v) => Number(v.toFixed(5)))).toEqual([0.40825, -0.40825, 0, 0]);
+  });
+
+  it('are real, also of complex numbers', () => {
+    const z = bw.complex(bw.tensor([MOST, -MOST, 0]), bw.tensor([0, 0, MOST]));
+    for (const found of [z.std(), z.narrow(0, 0, 1).std(), z.std(0, { correction: 0 })])
+      expect(found.dtype).toBe('float32');
   });
 
   it('have slopes there', () => {

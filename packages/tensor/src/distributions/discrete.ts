@@ -85,7 +85,7 @@ export class Geometric extends Binary {
     );
   }
   logProb(value: Tensor): Tensor {
-    this.checkValue(value, 'IntegerGreaterThan(lower_bound=0)', () => value.ge(0).logicalAnd(value.eq(value.floor())));
+    this.checkValue(value, 'IntegerGreaterThan(lower_bound=0)', () => value.ge(0).logicalAnd(value.remainder(1).eq(0)));
     return sweep(() => {
       const [probs, count] = broadcastTensors([this.probs, value]) as [Tensor, Tensor];
       // No failure before a certain success: 0 times the logarithm of nothing.

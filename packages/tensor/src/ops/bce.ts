@@ -48,7 +48,7 @@ export function bceGrad(grad: Tensor, p: Tensor, target: Tensor): Tensor {
 
 const logitBceOp = defineOp('binaryCrossEntropyWithLogits', same(FLOAT), ([logits, target, posWeight]) =>
   sweep(() => {
-    const [x, y] = [logits.detach(), (target).detach()];
+    const [x, y] = [logits.detach(), target.detach()];
     const log = logSigmoid(x);
     // 1 + (posWeight - 1) target, by which the logarithm counts.
     const counted = posWeight === undefined ? log : log.mul(posWeight.detach().sub(1).mul(y).add(1));

@@ -108,6 +108,8 @@ export const logSumExp = named('aten::logsumexp', (t: Tensor, dim: Dims, keepDim
 /** Shifted by the largest real part, whose exponential is the largest. */
 function complexLogSumExp(t: Tensor, dim: Dims, keepDim: boolean): Tensor {
   return sweep(() => {
+    // There is no largest of nothing; what is left is the logarithm of 0.
+    if (t.size === 0) return t.exp().sum(dim, keepDim).log();
     const largest = real(t.detach()).amax(dim, true);
     const shift = where(largest.isFinite(), largest, 0);
     const total = t.sub(shift).exp().sum(dim, true).log().add(shift);

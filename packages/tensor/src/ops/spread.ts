@@ -52,10 +52,11 @@ const SMALLER = { float32: 2 ** -80, float64: 2 ** -530 };
 
 /** The standard deviation where variances are too large: of smaller numbers, made larger again. PyTorch's are doubles. */
 function scaledStd(x: Tensor, dim: Dims | undefined, options: { correction?: number; keepDim?: boolean }): Tensor {
-  const finite = variance(x.detach(), dim, { ...options, keepDim: true }).isFinite();
-  const { dtype } = x;
+  const seen = variance(x.detach(), dim, { ...options, keepDim: true });
+  // Real, also of complex numbers.
+  const { dtype } = seen;
   const smaller = SMALLER[dtype === 'float64' ? dtype : 'float32'];
-  const scale = where(finite, full([], 1, { dtype }), full([], smaller, { dtype }));
+  const scale = where(seen.isFinite(), full([], 1, { dtype }), full([], smaller, { dtype }));
   const root = rootOf(variance(x.mul(scale), dim, options));
   return root.div(scale.reshape(root.shape));
 }
