@@ -26,9 +26,19 @@ class Net extends nn.Module {
 type Hook = 'none' | 'mean' | 'sum';
 const FAULTS = ['none', 'backward throws', 'hook throws', 'freezes', 'leaves', 'join throws'] as const;
 
+interface Loop {
+  readonly hook: Hook;
+  readonly bucketBytes: number;
+  readonly batches: number;
+  /** The ranks that take part. */
+  readonly members: readonly number[];
+  /** Whether its group is behind one of the program's. */
+  readonly wrapped: boolean;
+}
+
 interface Plan {
   readonly workers: number;
-  readonly loops: readonly { readonly hook: Hook; readonly bucketBytes: number; readonly batches: number }[];
+  readonly loops: readonly Loop[];
   readonly fault: (typeof FAULTS)[number];
   /** Where the fault is: of the first loop. */
   readonly at: { readonly rank: number; readonly batch: number; readonly bucket: number };
@@ -37,16 +47,19 @@ interface Plan {
 
 function draw(random: Random): Plan {
   const workers = random.int(2, 4);
+  const all = Array.from({ length: workers }, (_, rank) => rank);
   const fault = random.pick(FAULTS);
   const loops = Array.from({ length: random.int(1, 4) }, (_, i) => ({
     hook: i === 0 && fault === 'hook throws' ? 'mean' : random.pick<Hook>(['none', 'none', 'mean', 'sum']),
     bucketBytes: random.pick([1, 100_000, 2 ** 20]),
     batches: random.int(2, 5),
+    wrapped: random.chance(0.2),
+    members: random.chance(0.6) ? all : random.shuffle(all).slice(0, 2).sort(),
   }));
   // One that sums does not come to where a layout is agreed on.
   if (fault === 'freezes' && loops[0]?.hook === 'sum') loops[0].hook = 'mean';
-  const { batches } = loops[0] as Plan['loops'][number];
-  const at = { rank: random.int(0, workers), batch: random.int(1, batches), bucket: random.int(0, 2) };
+  const { batches, members } = loops[0] as Loop;
+  const at = { rank: random.pick(members), batch: random.int(1, batches), bucket: random.int(0, 2) };
   return { workers, loops, fault, at, joined: fault === 'join throws' || random.chance(0.2) };
 }
 
@@ -66,28 +79,36 @@ class Program {
     this.seed = seed;
   }
 
-  /** The outcomes of a worker, by loop. */
+  /** The outcomes of a worker, by loop; of those of others there are none. */
   worker(rank: number): Promise<Outcome[][]> {
-    const loops = this.plan.loops.map((_, i) => this.replica(rank, i));
-    return Promise.all(loops.map((replica, i) => this.loop(rank, i, replica)));
+    const loops = this.plan.loops.map(({ members }, i) =>
+      members.includes(rank) ? this.replica(rank, i, members) : undefined,
+    );
+    return Promise.all(loops.map(async (replica, i) => (replica === undefined ? [] : this.loop(rank, i, replica))));
   }
 
   slope(rank: number, loop: number, batch: number): number {
-    return this.plan.workers * (1 + rank + 10 * batch + 100 * loop);
+    return 6 * (1 + rank + 10 * batch + 100 * loop);
   }
 
   expected(loop: number, batch: number): number {
-    const ranks = Array.from({ length: this.plan.workers }, (_, rank) => this.slope(rank, loop, batch));
-    return ranks.reduce((a, b) => a + b) / this.plan.workers;
+    const { members } = this.plan.loops[loop] as Loop;
+    const slopes = members.map((rank) => this.slope(rank, loop, batch));
+    return slopes.reduce((a, b) => a + b) / members.length;
   }
 
   private is(fault: Plan['fault'], rank: number, loop: number): boolean {
     return loop === 0 && this.plan.fault === fault && this.plan.at.rank === rank;
   }
 
-  private replica(rank: number, loop: number): { model: nn.DistributedDataParallel<Net>; state: { batch: number } } {
-    const { hook, bucketBytes } = this.plan.loops[loop] as Plan['loops'][number];
-    const group = processGroup({ agent: this.cluster.at(rank) });
+  private replica(
+    rank: number,
+    loop: number,
+    members: readonly number[],
+  ): { model: nn.DistributedDataParallel<Net>; state: { batch: number } } {
+    const { hook, bucketBytes, wrapped } = this.plan.loops[loop] as Loop;
+    const own = processGroup({ agent: this.cluster.at(rank), workers: members.map((member) => `w${member}`) });
+    const group = wrapped ? behind(own) : own;
     const model = new nn.DistributedDataParallel(new Net(), { group, bucketBytes });
     const state = { batch: 0 };
     if (hook !== 'none')
@@ -111,7 +132,7 @@ class Program {
     const { at, joined } = this.plan;
     const outcomes: Outcome[] = [];
     const batches = async (): Promise<void> => {
-      for (; state.batch < (this.plan.loops[loop] as Plan['loops'][number]).batches; state.batch++) {
+      for (; state.batch < (this.plan.loops[loop] as Loop).batches; state.batch++) {
         for (let i = random.int(0, 10); i > 0; i--) await turn();
         const faulty = state.batch === at.batch;
         if (faulty && this.is('leaves', rank, loop)) await this.cluster.at(rank).shutdown({ graceful: false });
@@ -136,6 +157,13 @@ class Program {
     );
     return { gradient: all.size === 1 ? ([...all][0] as number) : NaN };
   }
+}
+
+/** A group of the program's that does as the other, and inherits what it does not know of. */
+function behind(group: nn.ProcessGroup): nn.ProcessGroup {
+  return Object.assign(Object.create(group) as nn.ProcessGroup, {
+    allReduce: (...args: Parameters<nn.ProcessGroup['allReduce']>) => group.allReduce(...args),
+  });
 }
 
 /** What a worker may be told, when the loop went wrong elsewhere. */
@@ -165,7 +193,8 @@ async function run(seed: number): Promise<void> {
       for (const [loop, outcomes] of loops.entries())
         for (const [batch, outcome] of outcomes.entries()) {
           const where = `worker ${rank}, loop ${loop}, batch ${batch}; ${about}`;
-          const struck = plan.fault === 'leaves' || (loop === 0 && plan.fault !== 'none');
+          const withLeaver = plan.fault === 'leaves' && (plan.loops[loop] as Loop).members.includes(plan.at.rank);
+          const struck = withLeaver || (loop === 0 && plan.fault !== 'none');
           const faulty = struck && (loop > 0 || batch >= plan.at.batch);
           if ('gradient' in outcome) {
             expect(outcome.gradient, where).toBe(program.expected(loop, batch));

@@ -273,7 +273,9 @@ export class Collectives implements Collecting {
   replicaGivenUp(replica: SeatedReplica, why: GivenUp): void {
     const error = this.seats.giveUp(replica, why);
     if (error === undefined) return;
-    const isOf = (key: string, { tags }: Arrival): boolean => this.seats.failure(key, tags) !== undefined;
+    // By the number first: a member may have opened rounds without end that are not of this replica.
+    const isOf = (key: string, { tags }: Arrival): boolean =>
+      tags['replica'] === replica.number && this.seats.failure(key, tags) !== undefined;
     for (const arrival of this.meetings.breakWhere(isOf)) arrival.reject(error);
   }
 
