@@ -1,6 +1,8 @@
 /** @file DistributedDataParallel over a group of workers: whose its gradients are, and what it frees. */
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { manualSeed, memory, nn, optim, randn, tensor, type Tensor } from '@backwire/tensor';
+import type { Agent } from '../src/agent/agent.ts';
+import { ask, GIVEN_UP } from '../src/agent/collective-calls.ts';
 import { createAgent, getWorkerInfos, processGroup } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
@@ -202,6 +204,43 @@ it('has groups of its own for each wrapper that inherits from one', async () => 
     const mean = (alone[0] as Tensor[]).map((grad, j) => grad.add(alone[1]?.[j] as Tensor).div(2));
     for (const replica of all) expect(values(gradsOf(replica))).toEqual(values(mean));
   }
+});
+
+it('goes on whatever a member says of replicas that are not its own, or says that makes no sense', async () => {
+  await cluster.close();
+  cluster = await startCluster(3);
+  const workers = ['w0', 'w1'];
+  const all = [0, 1].map(
+    (rank) => new nn.DistributedDataParallel(net(), { group: processGroup({ agent: cluster.at(rank), workers }) }),
+  );
+  const lines = new Set<string>();
+  const spy = vi.spyOn((cluster.at(0) as unknown as Agent).collectives, 'arrive');
+  await pass(all, batches());
+  for (const [, { key }] of spy.mock.calls) lines.add(key.split('\n')[0]?.split('/')[2] ?? '');
+  const [line] = [...lines] as [string];
+  const stranger = cluster.at(2) as unknown as Agent;
+  const says = (...args: unknown[]): Promise<string> =>
+    ask(stranger, 'w0', GIVEN_UP, args, { timeoutMs: 5_000 }).then(
+      () => 'taken',
+      (error: unknown) => (error as Error).message,
+    );
+  for (const args of [
+    [workers, line, 1, false, 'not mine'],
+    [['w0', 'w1', 7], line, 1, false, 'x'],
+    ['w2', line, 1, false, 'x'],
+    [['w2', ...workers], 'x'.repeat(65), 1, false, 'x'],
+    [['w2', ...workers], line, '1', false, 'x'],
+    [['w2', ...workers], line, 1, false, 'x'.repeat(1_025)],
+    [['w2', ...workers], line, 1, false, { length: 1 }],
+    [],
+  ])
+    expect(await says(...args)).toContain('malformed re');
+  // Of its own, but not one that there is.
+  expect(await says(['w2', ...workers], line, 1, false, 'x')).toBe('taken');
+  expect(lines.size).toBe(1);
+  await pass(all, batches());
+  const [one, other] = all.map((replica) => values(gradsOf(replica)));
+  expect(one).toEqual(other);
 });
 
 it('frees the dense forms of sparse gradients, too', async () => {
