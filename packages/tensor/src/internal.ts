@@ -31,12 +31,4 @@ export {
   type Scoped,
 } from './scope.ts';
 export { contentOf, restoreContent } from './nn/module.ts';
-export {
-  partReduces,
-  replicas,
-  takeSeat,
-  type PartReduce,
-  type ReplicaSeat,
-  type RunningReplica,
-  type SeatingGroup,
-} from './nn/replicas.ts';
+export { partReduces, replicas, takeSeat, type RunningReplica, type SeatingGroup } from './nn/replicas.ts';

@@ -108,6 +108,6 @@ export function workerNamed(agent: AgentParts, name: string): WorkerInfo | undef
 }
 
 /** The line of a meeting: it is called `kind/what/line`. */
-export function lineIn(meeting: string): string {
+function lineIn(meeting: string): string {
   return meeting.split('/')[2] ?? '';
 }
