@@ -202,6 +202,18 @@ describe('standard deviations', () => {
   });
 });
 
+describe('gates', () => {
+  it('have second derivatives where what they let through is infinite', () => {
+    const x = bw.tensor([[Infinity, 0.75]], { requiresGrad: true });
+    const [first] = bw.grad([bw.glu(x, 1)], [x], { gradOutputs: [bw.ones([1, 1])], createGraph: true });
+    first?.sum().backward();
+    const curve = (x.grad?.toArray() as number[][])[0];
+    const gate = 1 / (1 + Math.exp(-0.75));
+    expect(curve?.[0]).toBeCloseTo(gate * (1 - gate), 6);
+    expect(curve?.[1]).toBe(-INF);
+  });
+});
+
 describe('losses', () => {
   it('smoothed targets of classes that cannot be are infinite, and have slopes', () => {
     const logits = bw.tensor([[MOST, -MOST, 1]], { requiresGrad: true });

@@ -82,6 +82,24 @@ describe('losses of logits', () => {
     }
   });
 
+  /** How the slope of each case changes: as often as both answers count, sigmoid(x) sigmoid(-x). */
+  const counts = new Map<string, number>();
+  for (const weight of [undefined, 3])
+    for (const target of [0, 0.5, 1])
+      counts.set(`binaryCrossEntropyWithLogits of ${target}, factor ${weight}`, 1 - target + target * (weight ?? 1));
+  const curves: typeof cases = [...cases, ['logSigmoid', (x) => x.logSigmoid().sum(), (x) => sigmoid(-x)]];
+
+  it.each(curves)('%s: so are the slopes of the slopes', (name, loss) => {
+    const count = name === 'logSigmoid' ? -1 : (counts.get(name) ?? 1);
+    for (const x of logits) {
+      const at = tensor([x], { requiresGrad: true });
+      const [first] = grad([loss(at)], [at], { createGraph: true }) as [Tensor];
+      const found = (grad([first.sum()], [at]) as [Tensor])[0].item();
+      const exact = count * sigmoid(x) * sigmoid(-x);
+      expect(Math.abs(found - exact), `at ${x}: ${found}, not ${exact}`).toBeLessThanOrEqual(2e-6 * Math.abs(exact));
+    }
+  });
+
   it('are as large as the logit where the answer is certain and wrong', () => {
     const wrong = tensor([-90]);
     for (const loss of [

@@ -3,6 +3,7 @@ import { zerosLike } from '../../creation.ts';
 import { AutogradError } from '../../errors.ts';
 import type { EluAttrs } from '../../ops/activations.ts';
 import { conj, imag, real } from '../../ops/complex-parts.ts';
+import { gateOfNegative, sigmoidGrad, sigmoidSlope } from '../../ops/gates.ts';
 import { sumTo } from '../../ops/gradients.ts';
 import { where } from '../../ops/where.ts';
 import { thresholdGrad } from '../../ops/threshold-gradient.ts';
@@ -135,7 +136,14 @@ const unaries: Readonly<Record<string, Derivative>> = {
     const slope = x.mul(x.sigmoid());
     return g.mul(gate.add(slope.mul(gate.mul(gate).neg().add(1))));
   }),
-  sigmoid: ofOutput((g, y) => g.mul(conj(y.mul(y.neg().add(1))))),
+  sigmoid: ofOutput((g, y) => (isGradEnabled() ? sigmoidGrad(g, y) : sigmoidSlope(g, y))),
+  sigmoidGrad: rule([0, 1], (again, saved) => {
+    const [g, y] = [saved.input(0), saved.input(1)];
+    return [
+      saved.needs[0] === true ? sigmoidGrad(again, conj(y)) : null,
+      saved.needs[1] === true ? conj(again).mul(g).mul(conj(y).mul(-2).add(1)) : null,
+    ];
+  }),
   tanh: ofOutput((g, y) => g.mul(conj(y.mul(y).neg().add(1)))),
   sin: ofInput((g, x) => g.mul(conj(x.cos()))),
   cos: ofInput((g, x) => g.neg().mul(conj(x.sin()))),
@@ -152,7 +160,7 @@ const unaries: Readonly<Record<string, Derivative>> = {
   atanh: ofInput((g, x) => g.div(conj(x.mul(x).neg().add(1)))),
   erf: ofInput((g, x) => g.mul(x.mul(x).neg().exp().mul(ERF_SLOPE))),
   softplus: ofInput((g, x) => where(x.gt(20), g, g.mul(x.sigmoid()))),
-  logSigmoid: ofInput((g, x) => g.mul(x.neg().sigmoid())),
+  logSigmoid: ofInput((g, x) => g.mul(isGradEnabled() ? gateOfNegative(x) : x.neg().sigmoid())),
   floor: zero,
   ceil: zero,
   round: zero,

@@ -1,5 +1,6 @@
 /** @file Derivatives of losses whose parts have none at the ends of their range. Formulas follow PyTorch's. */
 import { BCE_EPS, bceGrad, bceSpread } from '../../ops/bce.ts';
+import { lesserGate } from '../../ops/gates.ts';
 import { nll, nllGrad, type NllAttrs } from '../../ops/nll.ts';
 import { logSigmoid } from '../../ops/unary.ts';
 import { where } from '../../ops/where.ts';
@@ -38,8 +39,7 @@ export const losses: Readonly<Record<string, Derivative>> = {
       const [toLogits = false, toTarget = false, toFactor = false] = saved.needs;
       const slope = (): Tensor => {
         // PyTorch's sigmoid(x) - target is zero for a large logit of a positive target; by the smaller of the two sigmoids it is exact.
-        const negative = x.detach().lt(0);
-        const smaller = where(negative, x, x.neg()).sigmoid();
+        const [smaller, negative] = lesserGate(x);
         const [no, yes] = [y.neg().add(1), factor === undefined ? y : y.mul(factor)];
         const counted = factor === undefined ? smaller : smaller.mul(no.add(yes));
         return where(negative, counted.sub(yes), no.sub(counted));
