@@ -1,6 +1,6 @@
 /** @file DistributedDataParallel over a group of workers: whose its gradients are, and what it frees. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { manualSeed, memory, nn, optim, randn, tensor, type Tensor } from '@backwire/tensor';
+import { manualSeed, memory, nn, optim, Parameter, randn, tensor, zeros, type Tensor } from '@backwire/tensor';
 import type { Agent } from '../src/agent/agent.ts';
 import { ask, GIVEN_UP } from '../src/agent/collective-calls.ts';
 import { createAgent, getWorkerInfos, processGroup } from '../src/index.ts';
@@ -141,6 +141,33 @@ it('refuses, on all workers, replicas whose parameters are not the same', async 
     );
     for (const outcome of outcomes) expect(String((outcome as PromiseRejectedResult).reason)).toMatch(text);
   }
+});
+
+it('refuses, on all workers, replicas of which other parameters are frozen, before their first pass and after it', async () => {
+  class Pair extends nn.Module {
+    readonly a = new Parameter(zeros([3]));
+    readonly b = new Parameter(zeros([3]));
+    forward(): Tensor {
+      return this.a.sum().add(this.b.sum().mul(10));
+    }
+  }
+  const frozen = [
+    [['a'], ['b']],
+    [['a'], []],
+  ] as const;
+  for (const names of frozen)
+    for (const first of [true, false]) {
+      const all = cluster.agents.map(
+        (agent) => new nn.DistributedDataParallel(new Pair(), { group: processGroup({ agent }) }),
+      );
+      const passes = (): Promise<PromiseSettledResult<void>[]> =>
+        Promise.allSettled(all.map((replica) => replica.backward(replica.forward())));
+      if (!first) expect((await passes()).map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled']);
+      for (const [rank, replica] of all.entries())
+        for (const name of names[rank as 0 | 1]) replica.module[name].requiresGrad = false;
+      for (const { reason } of (await passes()) as PromiseRejectedResult[])
+        expect(String(reason)).toMatch(/replicas of this group differ in parameter [01] of 2|of bucket layout/);
+    }
 });
 
 it('synchronizes no replicas whose parameters are not the same, on any worker', async () => {

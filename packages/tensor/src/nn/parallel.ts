@@ -266,12 +266,19 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const known = this.layout?.flatMap((plan) => plan.parameters);
     if (known?.length === parameters.length && parameters.every((p) => known.includes(p)) && this.group !== undefined)
       return this.layout as readonly BucketPlan[];
-    const sparse = parameters.map((p) => gradientOf(p)?.layout === 'sparse_coo');
+    const isSparse = (p: Parameter): boolean => gradientOf(p)?.layout === 'sparse_coo';
+    const planned = (sparse: ReadonlySet<Parameter>): readonly BucketPlan[] =>
+      (this.layout = planBuckets(parameters, (i) => sparse.has(parameters[i] as Parameter), this.bucketBytes));
     const { group } = this;
-    if (group === undefined || group.size === 1)
-      return (this.layout = planBuckets(parameters, (i) => sparse[i] === true, this.bucketBytes));
-    const flags = await this.agreeOn(parameters, sparse.map(Number), options);
-    return (this.layout = planBuckets(parameters, (i) => flags[i] !== 0, this.bucketBytes));
+    if (group === undefined || group.size === 1) return planned(new Set(parameters.filter(isSparse)));
+    // All of them, those too that need no gradient here: another member's may be others.
+    const all = this.module.parameters();
+    const flags = await this.agreeOn(
+      all,
+      all.map((p) => Number(p.requiresGrad && isSparse(p))),
+      options,
+    );
+    return planned(new Set(all.filter((_, i) => flags[i] !== 0)));
   }
 
   /** The sums over the group of what each member brings beside its parameters. @throws Error on all members where those are not the same. */
@@ -288,8 +295,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     // All marks are equal exactly where their sum's square is as many times the sum of their squares.
     const other = sums.findIndex((sum, i) => sum ** 2 !== size * (squares[i] as number));
     if (other === -1) return heard.slice(0, beside.length);
-    const { shape, dtype } = parameters[other] as Parameter;
-    const text = `the replicas of this group differ in parameter ${other} of ${parameters.length}, which has shape [${shape.join(', ')}] and dtype ${dtype} here`;
+    const { shape, dtype, requiresGrad } = parameters[other] as Parameter;
+    const text = `the replicas of this group differ in parameter ${other} of ${parameters.length}, which has shape [${shape.join(', ')}] and dtype ${dtype} here${requiresGrad ? '' : ', and needs no gradient'}`;
     throw new Error(text);
   }
 
@@ -310,10 +317,11 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   }
 }
 
-/** A number for a shape and dtype; small enough that sums of squares over a group are exact. */
-function markOf({ shape, dtype }: Parameter): number {
+/** A number for a shape and dtype, and whether there is a gradient; small enough that sums of squares over a group are exact. */
+function markOf({ shape, dtype, requiresGrad }: Parameter): number {
   let mark = 0x811c9dc5;
-  for (const char of `${dtype} ${shape.join()}`) mark = Math.imul(mark ^ (char.codePointAt(0) as number), 0x01000193);
+  for (const char of `${dtype} ${shape.join()} ${requiresGrad}`)
+    mark = Math.imul(mark ^ (char.codePointAt(0) as number), 0x01000193);
   return (mark ^ (mark >>> 16)) & 0xffff;
 }
 
