@@ -40,8 +40,13 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   type Options = Timed & { tags?: CollectiveTags | undefined };
   // Groups over which replicas were made meet beside each other, as each of them may be used in a loop of its own.
   let line = '';
-  const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> =>
-    plain(await running(agent).collectives.meet(`${what}${line}`, value, combine, about));
+  // Behind a class of the program's nobody asks for a seat: the values of its replicas meet by the order in which groups were made.
+  const { seats } = agent.collectives;
+  const unseated = `/g${seats.lineOf(names, seats.next(names, 'group'))}`;
+  const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> => {
+    const own = line === '' && about.tags?.['replica'] !== undefined ? unseated : line;
+    return plain(await running(agent).collectives.meet(`${what}${own}`, value, combine, about));
+  };
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
     checkTensor(tensor, 'allReduce()');
@@ -65,7 +70,6 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
       return from === rank ? withOwn(tensor, bring) : bring(null);
     },
     [takeSeat]: () => {
-      const { seats } = running(agent).collectives;
       const number = seats.next(names);
       if (line === '') line = `/${seats.lineOf(names, number)}`;
       const replica = { names, line: line.slice(1), number };

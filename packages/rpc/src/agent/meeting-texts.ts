@@ -11,7 +11,11 @@ export interface Missing {
 export function functionOf(meeting: string): string {
   const [kind = '', , line] = meeting.split('/');
   const name = FUNCTIONS[kind] ?? `the collective '${meeting}'`;
-  return line === undefined ? name : `${name} of the group of replica ${line.split('.')[0]}`;
+  const [number = ''] = line?.split('.') ?? [];
+  if (number === '') return name;
+  return number.startsWith('g')
+    ? `${name} of process group ${number.slice(1)}`
+    : `${name} of the group of replica ${number}`;
 }
 const FUNCTIONS: Readonly<Record<string, string>> = {
   barrier: 'barrier()',

@@ -37,9 +37,9 @@ export class ReplicaSeats {
     this.agent = agent;
   }
 
-  /** The number of one more replica over these workers. One of them that has begun anew counts from one, and so do the others with it. */
-  next(names: readonly string[]): number {
-    const key = sortedText(names);
+  /** The number of one more replica, or process group, over these workers. One of them that has begun anew counts from one, and so do the others with it. */
+  next(names: readonly string[], of: 'replica' | 'group' = 'replica'): number {
+    const key = `${of}\n${sortedText(names)}`;
     const lives = this.livesOf(names);
     let entry = this.made.get(key);
     if (entry?.lives !== lives) this.made.set(key, (entry = { lives, count: 0 }));
