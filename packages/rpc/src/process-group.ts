@@ -38,14 +38,15 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   if (rank < 0) throw invalidArgument(`worker '${agent.name}' is not in the group`);
   type Timed = { timeoutMs?: number | undefined; signal?: AbortSignal | undefined };
   type Options = Timed & { tags?: CollectiveTags | undefined };
+  const { collectives } = agent;
   // Groups over which replicas were made meet beside each other, as each of them may be used in a loop of its own.
-  let line = '';
+  let seated: string | undefined;
   // Behind a class of the program's nobody asks for a seat: the values of its replicas meet by the order in which groups were made.
-  const { seats } = agent.collectives;
-  const unseated = `/g${seats.lineOf(names, seats.next(names, 'group'))}`;
+  const unseated = collectives.seats.take(names, 'group').line;
   const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> => {
-    const own = line === '' && about.tags?.['replica'] !== undefined ? unseated : line;
-    return plain(await running(agent).collectives.meet(`${what}${own}`, value, combine, about));
+    const line = seated ?? (about.tags?.['replica'] === undefined ? undefined : unseated);
+    const name = line === undefined ? what : `${what}/${line}`;
+    return plain(await running(agent).collectives.meet(name, value, combine, about));
   };
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
@@ -70,11 +71,13 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
       return from === rank ? withOwn(tensor, bring) : bring(null);
     },
     [takeSeat]: () => {
-      const number = seats.next(names);
-      if (line === '') line = `/${seats.lineOf(names, number)}`;
-      const replica = { names, line: line.slice(1), number };
-      // Nobody meets a worker that has shut down.
-      return { number, fail: (cause) => agent.isClosed || agent.collectives.giveUpReplica(replica, cause) };
+      const { number, line } = collectives.seats.take(names, 'replica');
+      const replica = { names, line: (seated ??= line), number };
+      const fail = (cause: unknown): void => {
+        // Nobody meets a worker that has shut down.
+        if (!agent.isClosed) collectives.giveUpReplica(replica, cause);
+      };
+      return { number, fail };
     },
   };
   return group;

@@ -43,17 +43,21 @@ const gradsOf = (model: nn.Module): (Tensor | null)[] => model.parameters().map(
 const pass = (all: readonly Replica[], xs: readonly Tensor[]): Promise<unknown> =>
   Promise.all(all.map((replica, rank) => replica.backward(lossOf(replica, xs[rank] as Tensor))));
 
+/** The mean of what each worker has alone. */
+function meanOf(xs: readonly Tensor[]): Tensor[] {
+  const [one, other] = xs.map((x) => {
+    const own = net();
+    lossOf(own, x).backward();
+    return gradsOf(own) as Tensor[];
+  }) as [Tensor[], Tensor[]];
+  return one.map((grad, i) => grad.add(other[i] as Tensor).div(2));
+}
+
 it('has the mean of what each worker has alone, on all workers', async () => {
   const xs = batches();
   const all = replicas();
   await pass(all, xs);
-  const alone = xs.map((x) => {
-    const own = net();
-    lossOf(own, x).backward();
-    return gradsOf(own) as Tensor[];
-  });
-  const mean = (alone[0] as Tensor[]).map((grad, i) => grad.add(alone[1]?.[i] as Tensor).div(2));
-  for (const replica of all) expect(values(gradsOf(replica))).toEqual(values(mean));
+  for (const replica of all) expect(values(gradsOf(replica))).toEqual(values(meanOf(xs)));
 });
 
 it('frees what each pass leaves, without the collector', async () => {
@@ -246,15 +250,8 @@ it.each(wrappers)('has groups of its own for each wrapper that %s', async (_what
       ),
     ),
   );
-  for (const [i, all] of [first, second].entries()) {
-    const alone = (xs[i] as Tensor[]).map((x) => {
-      const own = net();
-      lossOf(own, x).backward();
-      return gradsOf(own) as Tensor[];
-    });
-    const mean = (alone[0] as Tensor[]).map((grad, j) => grad.add(alone[1]?.[j] as Tensor).div(2));
-    for (const replica of all) expect(values(gradsOf(replica))).toEqual(values(mean));
-  }
+  for (const [i, all] of [first, second].entries())
+    for (const replica of all) expect(values(gradsOf(replica))).toEqual(values(meanOf(xs[i] as Tensor[])));
 });
 
 it('goes on whatever a member says of replicas that are not its own, or says that makes no sense', async () => {

@@ -263,7 +263,7 @@ export class Collectives implements Collecting {
     this.replicaGivenUp(replica, { by: agent.name, broken, text });
     for (const name of replica.names) {
       if (name === agent.name) continue;
-      // One that does not hear of it is gone, and nobody waits at it.
+      // One that is gone need not hear of it. One that cannot be told, as too much is on its way to it, is left waiting.
       const args = [replica.names, replica.line, replica.number, broken, text];
       ask(agent, name, GIVEN_UP, args, { timeoutMs: GIVEN_UP_MS }).catch(() => undefined);
     }

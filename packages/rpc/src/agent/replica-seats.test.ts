@@ -21,13 +21,20 @@ const keyIn = (line: string, names: readonly string[]): string => meetingKey(`re
 it('counts replicas by their workers, in any order, and anew when one of them has begun anew', () => {
   const lives = { a: 1, b: 2, c: 3 };
   const of = seats(lives);
-  expect([of.next(['a', 'b']), of.next(['b', 'a']), of.next(['a', 'b', 'c'])]).toEqual([1, 2, 1]);
-  const line = of.lineOf(['b', 'a'], 1);
-  expect(of.lineOf(['a', 'b'], 1)).toBe(line);
-  expect(of.lineOf(['a', 'b'], 2)).not.toBe(line);
+  const take = (...names: string[]): { number: number; line: string } => of.take(names, 'replica');
+  const taken = [take('a', 'b'), take('b', 'a'), take('a', 'b', 'c')];
+  expect(taken.map(({ number }) => number)).toEqual([1, 2, 1]);
+  const line = taken[0]?.line;
+  expect(seats({ ...lives }).take(['b', 'a'], 'replica').line).toBe(line);
+  expect(new Set(taken.map((one) => one.line)).size).toBe(3);
+  // Groups are counted apart.
+  const group = of.take(['a', 'b'], 'group');
+  expect(group.number).toBe(1);
+  expect(group.line).not.toBe(line);
   lives.b = 9;
-  expect(of.lineOf(['a', 'b'], 1)).not.toBe(line);
-  expect([of.next(['a', 'b']), of.next(['a', 'c'])]).toEqual([1, 1]);
+  const anew = take('a', 'b');
+  expect([anew.number, take('a', 'c').number]).toEqual([1, 1]);
+  expect(anew.line).not.toBe(line);
 });
 
 it('refuses what is brought to a replica that was given up, of its line and workers, whoever collects', () => {

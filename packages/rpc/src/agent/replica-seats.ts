@@ -2,6 +2,7 @@
  * @file Replicas over the same workers: which meetings are theirs, and which of them some member has given up. Members make replicas in the
  * same order, so that the nth over some workers is the nth on each; those of one process group meet in one line, those of another beside it.
  */
+import { hashText } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
@@ -28,7 +29,7 @@ export interface GivenUp {
 
 export class ReplicaSeats {
   private readonly agent: AgentParts;
-  /** Of each set of workers: their lives when the last replica was made, and how many were since these live. */
+  /** By kind and workers: their lives when the last was made, and how many were since these live. */
   private readonly made = new Map<string, { readonly lives: string; count: number }>();
   private readonly givenUp = new Map<string, GivenUp>();
   private characters = 0;
@@ -37,20 +38,17 @@ export class ReplicaSeats {
     this.agent = agent;
   }
 
-  /** The number of one more replica, or process group, over these workers. One of them that has begun anew counts from one, and so do the others with it. */
-  next(names: readonly string[], of: 'replica' | 'group' = 'replica'): number {
-    const key = `${of}\n${sortedText(names)}`;
+  /**
+   * The place of one more replica, or process group, over these workers. One of them that has begun anew counts from one, and so do the
+   * others with it. The line is no other's over these workers, and no former life's.
+   */
+  take(names: readonly string[], kind: 'replica' | 'group'): { readonly number: number; readonly line: string } {
+    const key = `${kind}\n${sortedText(names)}`;
     const lives = this.livesOf(names);
     let entry = this.made.get(key);
     if (entry?.lives !== lives) this.made.set(key, (entry = { lives, count: 0 }));
-    return ++entry.count;
-  }
-
-  /** The line of meetings of a process group whose first replica has this number: no other group's, and no former life's. */
-  lineOf(names: readonly string[], first: number): string {
-    let hash = 0x811c9dc5;
-    for (const char of this.livesOf(names)) hash = Math.imul(hash ^ (char.codePointAt(0) as number), 0x01000193);
-    return `${first}.${(hash >>> 0).toString(36)}`;
+    const number = ++entry.count;
+    return { number, line: `${kind === 'group' ? 'g' : ''}${number}.${hashText(lives).toString(36)}` };
   }
 
   /** Why what is brought to a meeting of a replica can meet nothing; undefined where it can. */

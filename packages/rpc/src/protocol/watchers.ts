@@ -1,4 +1,5 @@
 /** @file Who watches whom: every member is watched by a few others, however large the group is. */
+import { hashText } from '@backwire/tensor/internal';
 import { lifeOf, type Life, type ViewMember } from './membership.ts';
 
 /** So many watch each member: one of them may die with it. */
@@ -65,10 +66,9 @@ function ringOf(members: readonly ViewMember[]): readonly Stand[] {
   return ring;
 }
 
-/** FNV-1a, 32 bits, and a last mix (that of murmur3), because lives differ in their last characters. */
+/** A hash with a last mix (that of murmur3), because lives differ in their last characters. */
 function place(member: ViewMember): number {
-  let hash = 0x811c9dc5;
-  for (const char of lifeOf(member)) hash = Math.imul(hash ^ (char.codePointAt(0) ?? 0), 0x01000193);
+  let hash = hashText(lifeOf(member));
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return (hash ^ (hash >>> 16)) >>> 0;

@@ -124,16 +124,13 @@ export class CallRunner {
       return this.handlers.replyMessage(call.peer, type, await this.run(definition, call), () => definition.name);
     };
     const rest = (): void => this.handlers.slots.release(call);
-    this.idempotency.run({ call, name: definition.name, digest: call.digest, run, rest }).then(
-      (reply) => {
-        freeUntaken(definition, call.args, call.found);
-        this.handlers.reply(call, reply);
-      },
-      (error: unknown) => {
-        freeUntaken(definition, call.args, call.found);
-        this.handlers.fail(call, error);
-      },
-    );
+    this.idempotency
+      .run({ call, name: definition.name, digest: call.digest, run, rest })
+      .finally(() => freeUntaken(definition, call.args, call.found))
+      .then(
+        (reply) => this.handlers.reply(call, reply),
+        (error: unknown) => this.handlers.fail(call, error),
+      );
   }
 
   private run(definition: Definition, call: InboundCall): unknown {

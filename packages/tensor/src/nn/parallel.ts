@@ -3,6 +3,7 @@ import { noGrad } from '../autograd/record.ts';
 import { replaceGrad } from '../autograd/backward/accumulate.ts';
 import { runBackward } from '../autograd/backward/engine.ts';
 import { tensor } from '../creation.ts';
+import { hashText } from '../hash-text.ts';
 import { checkOptionNames } from '../option-names.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Bucket, planBuckets, type BucketPlan, type Combined, type GradBucket } from './buckets.ts';
@@ -319,9 +320,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
 /** A number for a shape and dtype, and whether there is a gradient; small enough that sums of squares over a group are exact. */
 function markOf({ shape, dtype, requiresGrad }: Parameter): number {
-  let mark = 0x811c9dc5;
-  for (const char of `${dtype} ${shape.join()} ${requiresGrad}`)
-    mark = Math.imul(mark ^ (char.codePointAt(0) as number), 0x01000193);
+  const mark = hashText(`${dtype} ${shape.join()} ${requiresGrad}`);
   return (mark ^ (mark >>> 16)) & 0xffff;
 }
 
