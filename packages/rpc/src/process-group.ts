@@ -1,10 +1,19 @@
 /** @file Workers that reduce tensors together. */
 import { noGrad, Tensor, type nn } from '@backwire/tensor';
-import { partReduces, takeSeat, untracked, type SeatingGroup } from '@backwire/tensor/internal';
+import {
+  currentExchange,
+  LooseSeat,
+  partReduces,
+  takeSeat,
+  untracked,
+  type ReplicaSeat,
+  type SeatingGroup,
+} from '@backwire/tensor/internal';
 import { reduceInParts } from './agent/all-reduce.ts';
 import type { MeetOptions } from './agent/collectives.ts';
 import type { CollectiveTags, Combine } from './agent/combine.ts';
 import { wholeAgentOf } from './agent/current-agent.ts';
+import type { Place } from './agent/replica-seats.ts';
 import { invalidArgument, RpcError } from './base/errors.ts';
 import { refuseUnknown, show } from './base/options.ts';
 import type { RpcAgent } from './base/rpc-agent.ts';
@@ -38,15 +47,28 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   if (rank < 0) throw invalidArgument(`worker '${agent.name}' is not in the group`);
   type Timed = { timeoutMs?: number | undefined; signal?: AbortSignal | undefined };
   type Options = Timed & { tags?: CollectiveTags | undefined };
-  const { collectives } = agent;
-  // Groups over which replicas were made meet beside each other, as each of them may be used in a loop of its own.
-  let seated: string | undefined;
+  const { replicas } = agent.collectives;
+  // Groups over which replicas were made meet beside each other, as each of them may be used in a loop of its own: in the line of the
+  // latest, which is another only where workers have begun anew.
+  let seated: Place | undefined;
   // Behind a class of the program's nobody asks for a seat: the values of its replicas meet by the order in which groups were made.
-  const unseated = collectives.seats.take(names, 'group').line;
+  const unseated = replicas.seats.take(names, 'group');
+  const seatOf = (place: Place, number: number): ReplicaSeat => {
+    const seat = replicas.seatAt(names, place, number);
+    const fail: ReplicaSeat['fail'] = (cause, after) => {
+      // Nobody meets a worker that has shut down.
+      if (!agent.isClosed) seat.fail(cause, after);
+    };
+    return { ...seat, fail };
+  };
+  /** This group was asked for something: maybe by one of the program's, which a replica is over. */
+  const asked = (): void => {
+    const seat = currentExchange()?.seat;
+    if (seat instanceof LooseSeat) seat.asked(rank, names.length, (number) => seatOf(unseated, number));
+  };
   const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> => {
-    const line = seated ?? (about.tags?.['replica'] === undefined ? undefined : unseated);
-    const name = line === undefined ? what : `${what}/${line}`;
-    return plain(await running(agent).collectives.meet(name, value, combine, about));
+    asked();
+    return plain(await running(agent).collectives.meet(what, value, combine, { ...about, line: seated?.line }));
   };
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
@@ -58,8 +80,14 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
     return reduceInParts(bring, 'reduce/parts', tensor, { ...options, workers: names });
   });
   const group: nn.ProcessGroup & SeatingGroup = {
-    rank,
-    size: names.length,
+    get rank() {
+      asked();
+      return rank;
+    },
+    get size() {
+      asked();
+      return names.length;
+    },
     allReduce,
     broadcast: async (tensor: Tensor, from: number, o: Timed = {}) => {
       refuseUnknown(o, BROADCAST_OPTIONS, 'broadcast()');
@@ -71,13 +99,9 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
       return from === rank ? withOwn(tensor, bring) : bring(null);
     },
     [takeSeat]: () => {
-      const { number, line } = collectives.seats.take(names, 'replica');
-      const replica = { names, line: (seated ??= line), number };
-      const fail = (cause: unknown): void => {
-        // Nobody meets a worker that has shut down.
-        if (!agent.isClosed) collectives.giveUpReplica(replica, cause);
-      };
-      return { number, fail };
+      const place = replicas.seats.take(names, 'replica');
+      if (seated?.lives !== place.lives) seated = place;
+      return seatOf(seated, place.number);
     },
   };
   return group;

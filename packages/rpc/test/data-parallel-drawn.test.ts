@@ -7,7 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { Random } from '@backwire/testing';
 import { full, nn, Parameter, zeros, type Tensor } from '@backwire/tensor';
 import { expect, it } from 'vitest';
-import { processGroup, rpcInfo } from '../src/index.ts';
+import { allGather, processGroup, rpcInfo } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
@@ -23,17 +23,22 @@ class Net extends nn.Module {
   }
 }
 
-type Hook = 'none' | 'mean' | 'sum';
+type Hook = 'none' | 'mean' | 'sum' | 'twice' | 'gather';
+/** What a hook gives on of its bucket. */
+type Given = 'all' | 'signal' | 'nothing';
 const FAULTS = ['none', 'backward throws', 'hook throws', 'freezes', 'leaves', 'join throws'] as const;
 
 interface Loop {
   readonly hook: Hook;
+  readonly given: Given;
+  /** Whether the hook waits for something else, for each bucket as long as it likes, before it reduces. */
+  readonly late: boolean;
   readonly bucketBytes: number;
   readonly batches: number;
   /** The ranks that take part. */
   readonly members: readonly number[];
   /** Whether its group is behind one of the program's. */
-  readonly wrapped: boolean;
+  readonly wrapped: 'not' | 'inherits' | 'asks';
 }
 
 interface Plan {
@@ -50,14 +55,17 @@ function draw(random: Random): Plan {
   const all = Array.from({ length: workers }, (_, rank) => rank);
   const fault = random.pick(FAULTS);
   const loops = Array.from({ length: random.int(1, 4) }, (_, i) => ({
-    hook: i === 0 && fault === 'hook throws' ? 'mean' : random.pick<Hook>(['none', 'none', 'mean', 'sum']),
+    hook:
+      i === 0 && fault === 'hook throws'
+        ? 'mean'
+        : random.pick<Hook>(['none', 'none', 'mean', 'sum', 'twice', 'gather']),
+    given: random.pick<Given>(['all', 'signal', 'nothing']),
+    late: random.chance(0.5),
     bucketBytes: random.pick([1, 100_000, 2 ** 20]),
     batches: random.int(2, 5),
-    wrapped: random.chance(0.2),
+    wrapped: random.pick(['not', 'not', 'not', 'inherits', 'asks'] as const),
     members: random.chance(0.6) ? all : random.shuffle(all).slice(0, 2).sort(),
   }));
-  // One that sums does not come to where a layout is agreed on.
-  if (fault === 'freezes' && loops[0]?.hook === 'sum') loops[0].hook = 'mean';
   const { batches, members } = loops[0] as Loop;
   const at = { rank: random.pick(members), batch: random.int(1, batches), bucket: random.int(0, 2) };
   return { workers, loops, fault, at, joined: fault === 'join throws' || random.chance(0.2) };
@@ -106,17 +114,27 @@ class Program {
     loop: number,
     members: readonly number[],
   ): { model: nn.DistributedDataParallel<Net>; state: { batch: number } } {
-    const { hook, bucketBytes, wrapped } = this.plan.loops[loop] as Loop;
-    const own = processGroup({ agent: this.cluster.at(rank), workers: members.map((member) => `w${member}`) });
-    const group = wrapped ? behind(own) : own;
+    const { hook, given, late, bucketBytes, wrapped } = this.plan.loops[loop] as Loop;
+    const workers = members.map((member) => `w${member}`);
+    const own = processGroup({ agent: this.cluster.at(rank), workers });
+    const group = wrapped === 'not' ? own : wrapped === 'inherits' ? inheriting(own) : new Asking(own);
     const model = new nn.DistributedDataParallel(new Net(), { group, bucketBytes });
     const state = { batch: 0 };
+    const random = new Random(`hook/${this.seed}/${rank}/${loop}`);
     if (hook !== 'none')
       model.registerCommHook(null, async (_, bucket) => {
         const { bucket: where, batch } = this.plan.at;
         if (this.is('hook throws', rank, loop) && state.batch === batch && (bucket.index === where || bucket.isLast))
           throw new Fault('in the hook');
-        const answer = await group.allReduce(bucket.buffer(), hook, { signal: bucket.signal, tags: bucket.tags });
+        if (late) for (let i = random.int(0, 20); i > 0; i--) await turn();
+        const { signal, tags } = bucket;
+        const about = given === 'all' ? { signal, tags } : given === 'signal' ? { signal } : {};
+        if (hook === 'gather') {
+          const all = await allGather(bucket.buffer(), { agent: this.cluster.at(rank), workers });
+          return [...all.values()].reduce((sum, one) => sum.add(one)).div(group.size);
+        }
+        const answer = await group.allReduce(bucket.buffer(), hook === 'sum' ? 'sum' : 'mean', about);
+        if (hook === 'twice') return group.allReduce(answer, 'mean', about);
         return hook === 'sum' ? answer.div(group.size) : answer;
       });
     if (this.is('backward throws', rank, loop))
@@ -160,10 +178,30 @@ class Program {
 }
 
 /** A group of the program's that does as the other, and inherits what it does not know of. */
-function behind(group: nn.ProcessGroup): nn.ProcessGroup {
+function inheriting(group: nn.ProcessGroup): nn.ProcessGroup {
   return Object.assign(Object.create(group) as nn.ProcessGroup, {
     allReduce: (...args: Parameters<nn.ProcessGroup['allReduce']>) => group.allReduce(...args),
   });
+}
+
+/** One that asks the other, and does not give on what else it is given. */
+class Asking implements nn.ProcessGroup {
+  private readonly group: nn.ProcessGroup;
+  constructor(group: nn.ProcessGroup) {
+    this.group = group;
+  }
+  get rank(): number {
+    return this.group.rank;
+  }
+  get size(): number {
+    return this.group.size;
+  }
+  allReduce(t: Tensor, op?: 'sum' | 'mean'): Promise<Tensor> {
+    return this.group.allReduce(t, op);
+  }
+  broadcast(t: Tensor, from: number): Promise<Tensor> {
+    return this.group.broadcast(t, from);
+  }
 }
 
 /** What a worker may be told, when the loop went wrong elsewhere. */

@@ -273,18 +273,21 @@ it('goes on whatever a member says of replicas that are not its own, or says tha
       (error: unknown) => (error as Error).message,
     );
   for (const args of [
-    [workers, line, 1, false, 'not mine'],
-    [['w0', 'w1', 7], line, 1, false, 'x'],
-    ['w2', line, 1, false, 'x'],
-    [['w2', ...workers], 'x'.repeat(65), 1, false, 'x'],
-    [['w2', ...workers], line, '1', false, 'x'],
-    [['w2', ...workers], line, 1, false, 'x'.repeat(1_025)],
-    [['w2', ...workers], line, 1, false, { length: 1 }],
+    [workers, line, 1, 0, false, 'not mine'],
+    [['w0', 'w1', 7], line, 1, 0, false, 'x'],
+    ['w2', line, 1, 0, false, 'x'],
+    [['w2', 'y'.repeat(2 ** 17)], line, 1, 0, false, 'x'],
+    [['w2', ...workers], 'x'.repeat(65), 1, 0, false, 'x'],
+    [['w2', ...workers], line, '1', 0, false, 'x'],
+    [['w2', ...workers], line, 1, -1, false, 'x'],
+    [['w2', ...workers], line, 1, {}, false, 'x'],
+    [['w2', ...workers], line, 1, 0, false, 'x'.repeat(1_025)],
+    [['w2', ...workers], line, 1, 0, false, { length: 1 }],
     [],
   ])
     expect(await says(...args)).toContain('malformed re');
   // Of its own, but not one that there is.
-  expect(await says(['w2', ...workers], line, 1, false, 'x')).toBe('taken');
+  expect(await says(['w2', ...workers], line, 1, 0, false, 'x')).toBe('taken');
   expect(lines.size).toBe(1);
   await pass(all, batches());
   const [one, other] = all.map((replica) => values(gradsOf(replica)));

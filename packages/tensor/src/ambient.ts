@@ -22,6 +22,8 @@ export interface Ambient {
   readonly call: object | undefined;
   /** The innermost `waitAll()`; owned by `rpc`. */
   readonly waitAll: object | undefined;
+  /** The exchange between replicas for which a group is called; owned by `tensor`. */
+  readonly exchange: object | undefined;
   /** The current distributed autograd context; owned by `dist-autograd`. */
   readonly contextId: bigint | undefined;
 }
@@ -43,6 +45,7 @@ const ROOT: Ambient = Object.freeze({
   agent: undefined,
   call: undefined,
   waitAll: undefined,
+  exchange: undefined,
   contextId: undefined,
 });
 
@@ -116,6 +119,7 @@ export function runCall<T>(agent: object, call: object, scope: object | undefine
     agent,
     call,
     waitAll: undefined,
+    exchange: undefined,
     contextId: undefined,
   };
   return carrier.run(record, fn);

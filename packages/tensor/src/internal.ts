@@ -32,4 +32,6 @@ export {
   type Scoped,
 } from './scope.ts';
 export { contentOf, restoreContent } from './nn/module.ts';
-export { partReduces, replicas, takeSeat, type RunningReplica, type SeatingGroup } from './nn/replicas.ts';
+export { currentExchange, type ReplicaSeat, type Room, type Told } from './nn/exchange.ts';
+export { LooseSeat, MOST_ROOM, takeSeat, type SeatingGroup } from './nn/replica-seats.ts';
+export { partReduces, replicas, type RunningReplica } from './nn/replicas.ts';

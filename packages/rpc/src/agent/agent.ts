@@ -186,7 +186,8 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   // RpcAgent
 
   run<T>(fn: () => T): T {
-    return runClean({ agent: this }, fn);
+    // A hook may ask so for what belongs to its pass.
+    return runClean({ agent: this, exchange: ambient().exchange }, fn);
   }
 
   on<E extends keyof AgentEvents>(

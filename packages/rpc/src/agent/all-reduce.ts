@@ -23,8 +23,6 @@ export interface PartsOptions {
   /** They name this call and no other. */
   readonly tags: CollectiveTags;
   readonly signal?: AbortSignal | undefined;
-  /** Called when a part has failed, before the others are taken back: who collects them hears that first. */
-  readonly failed?: ((error: unknown) => void) | undefined;
 }
 
 /** Brings a value to a meeting, as `Collectives.meet`. */
@@ -38,7 +36,7 @@ export async function reduceInParts(
   meet: Meet,
   name: string,
   tensor: Tensor,
-  { signal, failed, ...options }: PartsOptions,
+  { signal, ...options }: PartsOptions,
 ): Promise<Tensor> {
   const parts = partsOf(tensor, options.workers.length);
   const over = new AbortController();
@@ -53,7 +51,6 @@ export async function reduceInParts(
     try {
       answers[collector] = await meet(name, part, { ...options, signal: over.signal, collector, speaks });
     } catch (error) {
-      if (failure === undefined) failed?.(error);
       failure ??= { error };
       // What was brought to the other members is of no use to anybody.
       over.abort(error);

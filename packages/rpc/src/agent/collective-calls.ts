@@ -2,15 +2,16 @@
 import { keep, Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { systemFunction } from '../base/definitions.ts';
-import { RpcError } from '../base/errors.ts';
-import { MAX_COLLECTIVE_TAGS, MAX_REPLICA_FAILURE_TEXT } from '../base/limits.ts';
+import { RpcError, rpcInfo } from '../base/errors.ts';
+import { MAX_COLLECTIVE_TAGS, MAX_REPLICA_FAILURE_TEXT, MAX_REPLICA_NAMES_TEXT } from '../base/limits.ts';
 import type { CallOptions } from '../base/options.ts';
+import { sleep } from '../base/within.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { ARRIVE } from '../protocol/meetings.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { COMBINES, type CollectiveTags, type Combine } from './combine.ts';
 import type { Missing } from './meeting-texts.ts';
-import type { GivenUp, SeatedReplica } from './replica-seats.ts';
+import type { GivenUp, Replica } from './replica-seats.ts';
 
 /** The function by which members ask whom they wait for. */
 export const MISSING = 'rpc/missing';
@@ -38,7 +39,7 @@ export interface Coming {
 export interface Collecting {
   arrive(from: string, coming: Coming, signal: AbortSignal): Promise<unknown>;
   missing(key: string, from: string): Missing[];
-  replicaGivenUp(replica: SeatedReplica, why: GivenUp): void;
+  replicaGivenUp(replica: Replica, why: GivenUp): void;
 }
 
 const byAgent = new WeakMap<object, Collecting>();
@@ -85,17 +86,30 @@ const arriveHere = (...[key, names, value, combine, survive, timeoutMs, tags]: A
 };
 systemFunction(ARRIVE, arriveHere, undefined, true);
 
-/** A member tells that it makes no further pass with a replica. */
-systemFunction(GIVEN_UP, (names: unknown, line: unknown, number: unknown, broken: unknown, text: unknown): void => {
-  const { call, agent } = ambient();
-  if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
-  const { name } = call.caller;
-  const known = Array.isArray(names) && names.every((one) => typeof one === 'string') && names.includes(name);
-  if (!known || typeof line !== 'string' || line.length > MAX_LINE || typeof number !== 'number')
-    throw new TypeError('malformed replica');
-  if (typeof text !== 'string' || text.length > MAX_REPLICA_FAILURE_TEXT) throw new TypeError('malformed reason');
-  byAgent.get(agent as object)?.replicaGivenUp({ names, line, number }, { by: name, broken: broken === true, text });
-});
+/** A member tells that it makes no further exchange with a replica. */
+systemFunction(
+  GIVEN_UP,
+  (names: unknown, line: unknown, number: unknown, after: unknown, broken: unknown, text: unknown): void => {
+    const { call, agent } = ambient();
+    if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
+    const { name } = call.caller;
+    if (!isNames(names) || !names.includes(name)) throw new TypeError('malformed replica');
+    if (typeof line !== 'string' || line.length > MAX_LINE || !Number.isSafeInteger(number) || !(Number(after) >= 0))
+      throw new TypeError('malformed replica');
+    if (typeof text !== 'string' || text.length > MAX_REPLICA_FAILURE_TEXT) throw new TypeError('malformed reason');
+    const why = { by: name, after: Number(after), broken: broken === true, text };
+    byAgent.get(agent as object)?.replicaGivenUp({ names, line, number: number as number }, why);
+  },
+);
+
+/** Names of workers that may be those of a group. */
+function isNames(names: unknown): names is readonly string[] {
+  if (!Array.isArray(names)) return false;
+  let characters = 0;
+  return (names as unknown[]).every(
+    (name) => typeof name === 'string' && (characters += name.length + 1) <= MAX_REPLICA_NAMES_TEXT,
+  );
+}
 
 /** Tells a member that waits here whom it waits for. */
 systemFunction(MISSING, (key: string): Missing[] => {
@@ -119,4 +133,33 @@ export function ask(
       agent.caller.call(agent.members.find(leader), name, args, options, form, { resolve, reject }),
     );
   });
+}
+
+/** Pauses between two looks whether there is room: short at first. */
+const FIRST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 250;
+
+/**
+ * The same, also where more is on its way to the member than may wait: this waits until there is room. Meetings need no order, as those
+ * that may be under way at once have keys of their own.
+ */
+export async function askPatiently(
+  agent: AgentParts,
+  leader: string,
+  name: string,
+  args: readonly unknown[],
+  { timeoutMs = 0, signal }: CallOptions,
+): Promise<unknown> {
+  const end = performance.now() + timeoutMs;
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
+    try {
+      const leftMs = timeoutMs === 0 ? 0 : Math.max(1, end - performance.now());
+      return await ask(agent, leader, name, args, { timeoutMs: leftMs, signal });
+    } catch (error) {
+      const info = rpcInfo(error);
+      if (info?.code !== 'resource-exhausted' || info.executed !== 'no') throw error;
+      if (timeoutMs > 0 && performance.now() > end) throw error;
+      await sleep(pauseMs);
+    }
+  }
 }

@@ -2,17 +2,19 @@
  * @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers;
  * where a caller says so, another.
  */
+import { currentExchange } from '@backwire/tensor/internal';
 import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
-import { MAX_OPEN_COLLECTIVES, MAX_REPLICA_FAILURE_TEXT } from '../base/limits.ts';
+import { MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
 import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
 import { timedOut } from '../client/call-errors.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { ARRIVE, isMeetingOf, meetingKey, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
+import { isMeetingOf, meetingKey, nameInLine } from '../protocol/meeting-keys.ts';
+import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 import { adoptArguments } from '../server/handler.ts';
 import { watchSilence, workersText } from '../server/silence.ts';
 import {
   ask,
-  GIVEN_UP,
+  askPatiently,
   MISSING,
   NO_TAGS,
   serveCollectives,
@@ -21,8 +23,10 @@ import {
   type Coming,
 } from './collective-calls.ts';
 import { answer, ownIn, type Brought, type CollectiveTags, type Combine } from './combine.ts';
-import { checkMissing, functionOf, late, stillTo, type Missing } from './meeting-texts.ts';
-import { ReplicaSeats, workerNamed, type GivenUp, type SeatedReplica } from './replica-seats.ts';
+import { checkMissing, functionOf, GONE, late, stillTo, type Missing } from './meeting-texts.ts';
+import { endConflict } from './meeting-conflicts.ts';
+import type { GivenUp, Replica } from './replica-seats.ts';
+import { Replicas } from './replicas.ts';
 
 /** The first meeting of `shutdown()`. */
 const ARRIVED = 'shutdown/arrive';
@@ -32,6 +36,8 @@ export interface GatherOptions extends CallOptions {
 }
 
 export interface MeetOptions extends GatherOptions {
+  /** The line of meetings of the group that meets, if it has one. */
+  readonly line?: string | undefined;
   /** Whether it goes on without those that are gone. */
   readonly survive?: boolean;
   readonly tags?: CollectiveTags | undefined;
@@ -45,15 +51,12 @@ interface Arrival extends Brought {
   readonly tags: CollectiveTags;
 }
 
-/** So long a member is tried to be told that a replica was given up. */
-const GIVEN_UP_MS = 60_000;
-
 /** The answer of the collecting member comes a little after the time given at worst, with the names of who is missing. */
 const ANSWER_MS = 2_000;
 
 /** The rounds that one worker collects for, and its own part in those of others. */
 export class Collectives implements Collecting {
-  readonly seats: ReplicaSeats;
+  readonly replicas: Replicas;
   private readonly agent: AgentParts;
   private readonly meetings = new Meetings<Arrival>();
   /**
@@ -70,7 +73,7 @@ export class Collectives implements Collecting {
 
   constructor(agent: AgentParts) {
     this.agent = agent;
-    this.seats = new ReplicaSeats(agent);
+    this.replicas = new Replicas(agent);
     serveCollectives(agent, this);
   }
 
@@ -95,11 +98,16 @@ export class Collectives implements Collecting {
   }
 
   /**
-   * Brings `value` to the meeting `name` of `options.workers`.
+   * Brings `value` to the meeting `what` of `options.workers`.
    * @throws RpcError 'failed-precondition' for all who have come to it, when their tags disagree.
    */
-  async meet(name: string, value: unknown, combine: Combine, options: MeetOptions): Promise<unknown> {
+  async meet(what: string, value: unknown, combine: Combine, options: MeetOptions): Promise<unknown> {
     const { agent } = this;
+    // What is called for an exchange between replicas meets in the line of these, and ends with it.
+    const exchange = currentExchange();
+    const name = nameInLine(what, exchange?.seat.line ?? options.line, exchange?.bucket);
+    const tags = exchange === undefined ? options.tags : { ...exchange.tags, ...options.tags };
+    const signal = eitherSignal(options.signal, exchange?.signal);
     const { collector = 0, speaks = () => true } = options;
     const everybody = options.workers === undefined;
     // A meeting of all is under way in this very turn.
@@ -118,9 +126,10 @@ export class Collectives implements Collecting {
       speaks() ? this.missingText(name, key, leader, seconds) : undefined,
     );
     try {
-      const { survive = false, tags = NO_TAGS, signal } = options;
-      const args: ArriveArguments = [key, everybody ? [] : names, value, combine, survive, timeoutMs, tags];
-      return await ask(agent, leader, ARRIVE, args, { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal });
+      const { survive = false } = options;
+      const args: ArriveArguments = [key, everybody ? [] : names, value, combine, survive, timeoutMs, tags ?? NO_TAGS];
+      const limits = { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal };
+      return await askPatiently(agent, leader, ARRIVE, args, limits);
     } catch (error) {
       throw this.explain(error, leader, options.survive ?? false, timeoutMs);
     } finally {
@@ -191,7 +200,10 @@ export class Collectives implements Collecting {
   async arrive(from: string, coming: Coming, signal: AbortSignal): Promise<unknown> {
     const { key, names, survive } = coming;
     if (!isMeetingOf(key, names, from, this.agent.name)) throw new TypeError('malformed arrival');
-    if (names.length === 0 && !survive && !this.meetings.isOpen(key, from)) await this.agent.members.freshen();
+    if (!this.meetings.isOpen(key, from)) {
+      if (names.length === 0 && !survive) await this.agent.members.freshen();
+      else await this.replicas.checkLine(key, names);
+    }
     const result = await this.take(from, coming, signal);
     // Handles of this arrival's own, whose memory goes back to the pool when the answer is written.
     adoptArguments(ownIn(result));
@@ -204,7 +216,7 @@ export class Collectives implements Collecting {
     signal: AbortSignal,
   ): Promise<unknown> {
     if (signal.aborted) return Promise.reject(new RpcError('cancelled', 'the collective was cancelled'));
-    const conflict = this.seats.failure(key, tags) ?? this.conflict(key, from, tags);
+    const conflict = endConflict(this.agent, this.meetings, key, from, tags);
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
     if (survive && (this.givenUp !== undefined || !this.collects())) return Promise.reject(this.elsewhere());
@@ -236,51 +248,13 @@ export class Collectives implements Collecting {
     });
   }
 
-  /** Why a value cannot meet those that wait for it: they are told as well, since one of them is not where the others are. */
-  private conflict(key: string, from: string, tags: CollectiveTags): RpcError | undefined {
-    for (const [peer, other] of this.meetings.waiting(key, from)) {
-      const tag = Object.keys(tags).find((name) => Object.hasOwn(other.tags, name) && other.tags[name] !== tags[name]);
-      if (tag === undefined) continue;
-      const text = `worker '${from}' brought a value of ${tag} ${tags[tag]}, worker '${peer}' one of ${tag} ${other.tags[tag]}`;
-      const errorAbout = (name: string): RpcError =>
-        new RpcError('failed-precondition', text, { executed: 'yes', peer: workerNamed(this.agent, name) });
-      for (const arrival of this.meetings.breakUp(key, from)) arrival.reject(errorAbout(from));
-      return errorAbout(peer);
-    }
-    return undefined;
-  }
-
-  /**
-   * This worker makes no further pass with a replica: who waits with values of it here is told, and the other members are, for those who
-   * wait at them.
-   */
-  giveUpReplica(replica: SeatedReplica, cause: unknown): void {
-    const { agent } = this;
-    const text = (cause instanceof Error ? cause.message : String(cause)).slice(0, MAX_REPLICA_FAILURE_TEXT);
-    const code = rpcInfo(cause)?.code;
-    // A worker that leaves is as good as gone for the others.
-    const broken = code === 'barrier-broken' || (code !== undefined && GONE.has(code));
-    this.replicaGivenUp(replica, { by: agent.name, broken, text });
-    for (const name of replica.names) {
-      if (name === agent.name) continue;
-      // One that is gone need not hear of it. One that cannot be told, as too much is on its way to it, is left waiting.
-      const args = [replica.names, replica.line, replica.number, broken, text];
-      ask(agent, name, GIVEN_UP, args, { timeoutMs: GIVEN_UP_MS }).catch(() => undefined);
-    }
-  }
-
-  /** A member has given a replica up. */
-  replicaGivenUp(replica: SeatedReplica, why: GivenUp): void {
-    const error = this.seats.giveUp(replica, why);
-    if (error === undefined) return;
-    // By the number first: a member may have opened rounds without end that are not of this replica.
-    const isOf = (key: string, { tags }: Arrival): boolean =>
-      tags['replica'] === replica.number && this.seats.failure(key, tags) !== undefined;
-    for (const arrival of this.meetings.breakWhere(isOf)) arrival.reject(error);
+  replicaGivenUp(replica: Replica, why: GivenUp): void {
+    this.replicas.seats.giveUp(replica, why);
   }
 
   /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */
   gone(name: string, onlyUnreachable = false): void {
+    if (!onlyUnreachable) this.replicas.seats.gone(name);
     this.apply(this.meetings.gone(name, onlyUnreachable));
   }
 
@@ -379,5 +353,8 @@ export class Collectives implements Collecting {
   }
 }
 
-/** How a call ends whose other side is gone, or on its way out. */
-const GONE: ReadonlySet<string> = new Set(['peer-died', 'not-found', 'unavailable', 'draining']);
+/** One that fires when the first of them does. */
+function eitherSignal(given: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
+  if (other === undefined || given === other) return given;
+  return given === undefined ? other : AbortSignal.any([given, other]);
+}

@@ -7,6 +7,9 @@ export interface Missing {
   readonly waitsAt: string | undefined;
 }
 
+/** How a call ends whose other side is gone, or on its way out. */
+export const GONE: ReadonlySet<string> = new Set(['peer-died', 'not-found', 'unavailable', 'draining']);
+
 /** What programs call to come to a meeting. */
 export function functionOf(meeting: string): string {
   const [kind = '', , line] = meeting.split('/');

@@ -2,8 +2,8 @@
 import { expect, it } from 'vitest';
 import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { meetingKey } from '../protocol/meetings.ts';
-import { ReplicaSeats } from './replica-seats.ts';
+import { meetingKey, nameInLine } from '../protocol/meeting-keys.ts';
+import { ReplicaSeats, type Replica } from './replica-seats.ts';
 
 /** A group of workers by name, each with its incarnation. */
 function seats(lives: Record<string, number>): ReplicaSeats {
@@ -15,13 +15,20 @@ function seats(lives: Record<string, number>): ReplicaSeats {
   return new ReplicaSeats(agent as unknown as AgentParts);
 }
 
-const why = { by: 'b', broken: false, text: 'no luck' };
-const keyIn = (line: string, names: readonly string[]): string => meetingKey(`reduce/parts/${line}`, names);
+const why = { by: 'b', after: 0, broken: false, text: 'no luck' };
+const replica = { names: ['a', 'b'], line: '1.x', number: 1 };
+
+/** What is told at once of a replica when its next exchange begins. */
+function known(of: ReplicaSeats, about: Replica): { readonly message: string; readonly after: number }[] {
+  const told: { message: string; after: number }[] = [];
+  of.watch(about, ({ message }, after) => told.push({ message, after }))();
+  return told;
+}
 
 it('counts replicas by their workers, in any order, and anew when one of them has begun anew', () => {
   const lives = { a: 1, b: 2, c: 3 };
   const of = seats(lives);
-  const take = (...names: string[]): { number: number; line: string } => of.take(names, 'replica');
+  const take = (...names: string[]): { number: number; line: string; lives: string } => of.take(names, 'replica');
   const taken = [take('a', 'b'), take('b', 'a'), take('a', 'b', 'c')];
   expect(taken.map(({ number }) => number)).toEqual([1, 2, 1]);
   const line = taken[0]?.line;
@@ -37,44 +44,72 @@ it('counts replicas by their workers, in any order, and anew when one of them ha
   expect(anew.line).not.toBe(line);
 });
 
-it('refuses what is brought to a replica that was given up, of its line and workers, whoever collects', () => {
+it('knows lines of which a worker has begun anew or is gone, and names that worker', () => {
+  const lives: Record<string, number> = { a: 1, b: 2, c: 3 };
+  const of = seats(lives);
+  const place = of.take(['c', 'a', 'b'], 'replica');
+  const other = of.take(['a', 'c'], 'replica');
+  const keyIn = (line: string | undefined, ...names: string[]): string =>
+    meetingKey(nameInLine('reduce/parts', line, 3), names);
+  const check = (): void => of.checkLives(['a', 'b', 'c'], place.lives);
+  expect(check).not.toThrow();
+  expect(of.isOfTheLiving(keyIn(place.line, 'b', 'c', 'a'))).toBe(true);
+  lives['b'] = 9;
+  expect(check).toThrow(
+    "worker 'b' has begun anew since this group or replica was made: make new ones on every worker",
+  );
+  expect(of.isOfTheLiving(keyIn(place.line, 'b', 'c', 'a'))).toBe(false);
+  expect(of.isOfTheLiving(keyIn(other.line, 'a', 'c'))).toBe(true);
+  expect(of.isOfTheLiving(keyIn(of.take(['a', 'b', 'c'], 'replica').line, 'a', 'b', 'c'))).toBe(true);
+  delete lives['b'];
+  expect(check).toThrow("worker 'b' is gone");
+  // What has no line, or not these workers, has nothing to outlive.
+  for (const key of [keyIn(undefined, 'a', 'b'), meetingKey('gather', []), keyIn(place.line)])
+    expect(of.isOfTheLiving(key)).toBe(true);
+});
+
+it('tells an exchange of what other members have given up, before it or in it', () => {
   const of = seats({ a: 1, b: 2, c: 3 });
-  expect(of.giveUp({ names: ['a', 'b'], line: '1.x', number: 2 }, why)).toMatchObject({ code: 'failed-precondition' });
-  for (const names of [
-    ['a', 'b'],
-    ['b', 'a'],
-  ])
-    expect(of.failure(keyIn('1.x', names), { replica: 2, pass: 7 })?.message).toContain(
-      "worker 'b' makes no further pass with replica 2 of its group: no luck",
-    );
-  for (const [line, names, replica] of [
-    ['1.x', ['a', 'b'], 1],
-    ['2.x', ['a', 'b'], 2],
-    ['1.x', ['a', 'b', 'c'], 2],
-  ] as const)
-    expect(of.failure(keyIn(line, names), { replica })).toBeUndefined();
-  expect(of.failure(keyIn('1.x', ['a', 'b']), {})).toBeUndefined();
-  expect(of.failure(meetingKey('gather', []), { replica: 2 })).toBeUndefined();
+  of.giveUp({ ...replica, names: ['b', 'a'] }, { ...why, after: 4 });
+  const message = "worker 'b' makes no further pass with replica 1 of its group: no luck [failed-precondition]";
+  expect(known(of, replica)).toEqual([{ message, after: 4 }]);
+  for (const other of [
+    { ...replica, number: 2 },
+    { ...replica, line: '2.x' },
+    { ...replica, names: ['a', 'b', 'c'] },
+  ]) {
+    expect(known(of, other)).toEqual([]);
+    const told: string[] = [];
+    const unwatch = of.watch(other, (error) => told.push(error.message));
+    of.giveUp(other, { ...why, by: 'c', broken: true });
+    unwatch();
+    of.giveUp(other, why);
+    expect(told).toEqual([expect.stringMatching(/'c' makes no further pass.*\[barrier-broken\]/)]);
+  }
 });
 
-it('names the first who gave a replica up, and a group that a worker has left as broken', () => {
-  const of = seats({ a: 1, b: 2 });
-  const replica = { names: ['a', 'b'], line: '1.x', number: 1 };
-  expect(of.giveUp(replica, { ...why, broken: true })).toMatchObject({ code: 'barrier-broken', peer: { name: 'b' } });
-  expect(of.giveUp(replica, { by: 'a', broken: false, text: 'later' })).toBeUndefined();
-  expect(of.failure(keyIn('1.x', ['a', 'b']), { replica: 1 })?.message).toContain('no luck');
+it('forgets what this worker has given up itself, and what was said by one that is gone', () => {
+  const of = seats({ a: 1, b: 2, c: 3 });
+  of.giveUp(replica, why);
+  of.giveUp(replica, { ...why, by: 'c' });
+  of.giveUp({ ...replica, number: 2 }, { ...why, by: 'c' });
+  expect(known(of, replica)).toHaveLength(2);
+  of.gone('b');
+  expect(known(of, replica)).toHaveLength(1);
+  of.forget(replica);
+  expect([known(of, replica), known(of, { ...replica, number: 2 })].map((all) => all.length)).toEqual([0, 1]);
 });
 
-it('remembers so many, of so many characters, and the newest in any case', () => {
-  const of = seats({ a: 1, b: 2 });
-  const has = (number: number, names: readonly string[]): boolean =>
-    of.failure(keyIn('1.x', names), { replica: number }) !== undefined;
-  const names = ['a', 'b'];
-  for (let number = 1; number <= MAX_FAILED_REPLICAS + 1; number++) of.giveUp({ names, line: '1.x', number }, why);
-  expect([1, 2, MAX_FAILED_REPLICAS + 1].map((number) => has(number, names))).toEqual([false, true, true]);
+it('remembers so much of each member, the newest in any case: nobody makes it forget what others say', () => {
+  const of = seats({ a: 1, b: 2, c: 3 });
+  const has = (number: number, names: readonly string[] = replica.names): boolean =>
+    known(of, { ...replica, names, number }).length > 0;
+  of.giveUp({ ...replica, number: 0 }, { ...why, by: 'c' });
+  for (let number = 1; number <= MAX_FAILED_REPLICAS + 1; number++) of.giveUp({ ...replica, number }, why);
+  expect([0, 1, 2, MAX_FAILED_REPLICAS + 1].map((number) => has(number))).toEqual([true, false, true, true]);
   const long = ['a', 'b'.repeat(MAX_FAILED_REPLICA_TEXT / 2)];
-  of.giveUp({ names: long, line: '1.x', number: 1 }, why);
-  expect([has(2, names), has(3, names), has(1, long)]).toEqual([false, true, true]);
-  of.giveUp({ names: long, line: '1.x', number: 2 }, why);
-  expect([has(3, names), has(1, long), has(2, long)]).toEqual([false, false, true]);
+  of.giveUp({ ...replica, names: long, number: 1 }, why);
+  expect([has(2), has(MAX_FAILED_REPLICAS + 1), has(1, long)]).toEqual([false, true, true]);
+  of.giveUp({ ...replica, names: long, number: 2 }, why);
+  expect([has(MAX_FAILED_REPLICAS + 1), has(1, long), has(2, long), has(0)]).toEqual([false, false, true, true]);
 });

@@ -2,16 +2,15 @@
  * @file Replicas over the same workers: which meetings are theirs, and which of them some member has given up. Members make replicas in the
  * same order, so that the nth over some workers is the nth on each; those of one process group meet in one line, those of another beside it.
  */
-import { hashText } from '@backwire/tensor/internal';
+import { hashText, type Told } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { partsOfKey } from '../protocol/meetings.ts';
-import type { CollectiveTags } from './combine.ts';
+import { partsOfKey } from '../protocol/meeting-keys.ts';
 
 /** A replica, as all members know it. */
-export interface SeatedReplica {
+export interface Replica {
   /** The members of its group, by name. */
   readonly names: readonly string[];
   /** The line of meetings of its process group. */
@@ -19,9 +18,20 @@ export interface SeatedReplica {
   readonly number: number;
 }
 
+/** The place of a replica, or of a process group, over some workers. */
+export interface Place {
+  readonly number: number;
+  /** No other's over these workers, and no former life's. */
+  readonly line: string;
+  /** The workers as they were. */
+  readonly lives: string;
+}
+
 /** Why a member has given a replica up. */
 export interface GivenUp {
   readonly by: string;
+  /** How many exchanges with it that member has come through; it makes no other. */
+  readonly after: number;
   /** Whether a member of the group is gone. */
   readonly broken: boolean;
   readonly text: string;
@@ -31,48 +41,71 @@ export class ReplicaSeats {
   private readonly agent: AgentParts;
   /** By kind and workers: their lives when the last was made, and how many were since these live. */
   private readonly made = new Map<string, { readonly lives: string; count: number }>();
-  private readonly givenUp = new Map<string, GivenUp>();
-  private characters = 0;
+  /** By who says so, then by replica: one that says more than is kept loses what it said itself. */
+  private readonly givenUp = new Map<string, Failures>();
+  /** Replicas with an exchange under way here. */
+  private readonly watched = new Map<string, Told>();
 
   constructor(agent: AgentParts) {
     this.agent = agent;
   }
 
-  /**
-   * The place of one more replica, or process group, over these workers. One of them that has begun anew counts from one, and so do the
-   * others with it. The line is no other's over these workers, and no former life's.
-   */
-  take(names: readonly string[], kind: 'replica' | 'group'): { readonly number: number; readonly line: string } {
+  /** The place of one more replica, or group. A worker that has begun anew counts from one, and so do the others with it. */
+  take(names: readonly string[], kind: 'replica' | 'group'): Place {
     const key = `${kind}\n${sortedText(names)}`;
     const lives = this.livesOf(names);
     let entry = this.made.get(key);
     if (entry?.lives !== lives) this.made.set(key, (entry = { lives, count: 0 }));
     const number = ++entry.count;
-    return { number, line: `${kind === 'group' ? 'g' : ''}${number}.${hashText(lives).toString(36)}` };
+    return { number, line: `${kind === 'group' ? 'g' : ''}${number}.${hashOf(lives)}`, lives };
   }
 
-  /** Why what is brought to a meeting of a replica can meet nothing; undefined where it can. */
-  failure(meeting: string, tags: CollectiveTags): RpcError | undefined {
-    const { replica } = tags;
-    if (this.givenUp.size === 0 || typeof replica !== 'number') return undefined;
-    const { name, names } = partsOfKey(meeting);
-    const why = this.givenUp.get(keyOf(names, lineIn(name), replica));
-    return why && this.errorOf(why, replica);
+  /** Whether the workers of a meeting live as they did when its line began; a meeting without a line has none to outlive. */
+  isOfTheLiving(meeting: string): boolean {
+    const { line, names } = partsOfKey(meeting);
+    const [, hash] = line.split('.');
+    return hash === undefined || names.length === 0 || hash === hashOf(this.livesOf(names));
   }
 
-  /** A member makes no further pass with a replica. The first to say so is who is named. @returns what others that wait with it are told. */
-  giveUp({ names, line, number }: SeatedReplica, why: GivenUp): RpcError | undefined {
-    const key = keyOf(names, line, number);
-    if (this.givenUp.has(key)) return undefined;
-    this.givenUp.set(key, why);
-    this.characters += key.length + why.text.length;
-    // The oldest are of replicas that their other members have given up as well, long since.
-    for (const [oldest, { text }] of this.givenUp) {
-      if (this.givenUp.size <= MAX_FAILED_REPLICAS && this.characters <= MAX_FAILED_REPLICA_TEXT) break;
-      this.givenUp.delete(oldest);
-      this.characters -= oldest.length + text.length;
+  /** @throws RpcError 'barrier-broken' when one of the workers is gone, or has begun anew. */
+  checkLives(names: readonly string[], lives: string): void {
+    const now = this.livesOf(names);
+    if (now === lives) return;
+    const before = lives.split('\n');
+    const name = [...names].sort().find((_, i) => before[i] !== now.split('\n')[i]) as string;
+    const isGone = workerNamed(this.agent, name) === undefined;
+    throw new RpcError('barrier-broken', isGone ? `worker '${name}' is gone` : begunAnew([name]), { executed: 'no' });
+  }
+
+  /** What was told, or is told from now on, of a replica. Of each there is one exchange at a time. */
+  watch(replica: Replica, told: Told): () => void {
+    const key = keyOf(replica);
+    this.watched.set(key, told);
+    for (const failures of this.givenUp.values()) {
+      const why = failures.get(key);
+      if (why !== undefined) told(this.errorOf(why, replica.number), why.after);
     }
-    return this.errorOf(why, number);
+    return () => this.watched.delete(key);
+  }
+
+  /** Another member makes no further exchange with a replica. */
+  giveUp(replica: Replica, why: GivenUp): void {
+    const key = keyOf(replica);
+    let failures = this.givenUp.get(why.by);
+    if (failures === undefined) this.givenUp.set(why.by, (failures = new Failures()));
+    failures.add(key, why);
+    this.watched.get(key)?.(this.errorOf(why, replica.number), why.after);
+  }
+
+  /** This worker makes no further exchange with a replica: it need not hear of it. */
+  forget(replica: Replica): void {
+    const key = keyOf(replica);
+    for (const failures of this.givenUp.values()) failures.delete(key);
+  }
+
+  /** A member is gone, with what it said. */
+  gone(name: string): void {
+    this.givenUp.delete(name);
   }
 
   private errorOf({ by, broken, text }: GivenUp, number: number): RpcError {
@@ -94,18 +127,48 @@ export class ReplicaSeats {
   }
 }
 
+/** What one member has said, the latest of it. */
+class Failures {
+  private readonly all = new Map<string, GivenUp>();
+  private characters = 0;
+
+  get(key: string): GivenUp | undefined {
+    return this.all.get(key);
+  }
+
+  add(key: string, why: GivenUp): void {
+    this.delete(key);
+    this.all.set(key, why);
+    this.characters += key.length + why.text.length;
+    for (const oldest of this.all.keys()) {
+      if (this.all.size <= MAX_FAILED_REPLICAS && this.characters <= MAX_FAILED_REPLICA_TEXT) break;
+      this.delete(oldest);
+    }
+  }
+
+  delete(key: string): void {
+    const why = this.all.get(key);
+    if (why === undefined) return;
+    this.all.delete(key);
+    this.characters -= key.length + why.text.length;
+  }
+}
+
+/** What is said of workers that are not those with whom a group or replica began; one of those named is another. */
+export function begunAnew(names: readonly string[]): string {
+  const who = names.map((name) => `'${name}'`).join(', ');
+  const worker = names.length === 1 ? 'worker' : 'one of the workers';
+  return `${worker} ${who} has begun anew since this group or replica was made: make new ones on every worker`;
+}
+
 /** The same for every order of the names. */
 const sortedText = (names: readonly string[]): string => [...names].sort().join('\n');
 
-const keyOf = (names: readonly string[], line: string, number: number): string =>
-  `${line} ${number}\n${sortedText(names)}`;
+const keyOf = ({ names, line, number }: Replica): string => `${line} ${number}\n${sortedText(names)}`;
+
+const hashOf = (lives: string): string => hashText(lives).toString(36);
 
 /** Who is meant in an error; undefined for one that is gone. */
 export function workerNamed(agent: AgentParts, name: string): WorkerInfo | undefined {
   return name === agent.name ? agent.self : agent.members.others().find(({ worker }) => worker.name === name)?.worker;
-}
-
-/** The line of a meeting: it is called `kind/what/line`. */
-function lineIn(meeting: string): string {
-  return meeting.split('/')[2] ?? '';
 }

@@ -64,10 +64,12 @@ export const MAX_EVENT_LISTENERS = 1_000;
 export const MAX_OPEN_COLLECTIVES = 4_096;
 /** Tags that a value of a collective carries: a layer that uses collectives adds one or two. */
 export const MAX_COLLECTIVE_TAGS = 8;
-/** Replicas that some member has given up, as others may still come to their meetings; */
-export const MAX_FAILED_REPLICAS = 1_024;
-/** characters of what they are known by and of the reasons, all together: a member names as many workers as it likes; */
-export const MAX_FAILED_REPLICA_TEXT = 4 * MIB;
+/** Replicas that one member has given up, kept for when this worker comes to an exchange of them; */
+export const MAX_FAILED_REPLICAS = 256;
+/** characters of what they are known by and of the reasons, all of one member's together; */
+export const MAX_FAILED_REPLICA_TEXT = 512 * KIB;
+/** characters of the names of the workers of one, which a member may make up; */
+export const MAX_REPLICA_NAMES_TEXT = 128 * KIB;
 /** and what is told of why, in characters. */
 export const MAX_REPLICA_FAILURE_TEXT = 1_024;
 /** The longest remote stack that is kept, in characters. */

@@ -1,7 +1,7 @@
 /** @file Meetings: who is waited for, and who is said to be missing. */
 import { Seeded } from '@backwire/testing';
 import { expect, test } from 'vitest';
-import { isMeetingOf, meetingKey, Meetings, type MeetingEffect } from './meetings.ts';
+import { Meetings, type MeetingEffect } from './meetings.ts';
 
 const of =
   (...expected: string[]) =>
@@ -76,9 +76,7 @@ test('an arrival ends once, in whatever order members come, withdraw, go and joi
         if (meetings.withdraw(from, arrival) !== undefined) ended.push(arrival);
       } else if (what < 85) take(meetings.gone(name, chance(30)));
       else if (what < 90) meetings.joined(name);
-      else if (what < 92) ended.push(...meetings.breakUp('round', name));
-      else if (what < 94)
-        ended.push(...meetings.breakWhere((key, arrival) => key === 'round' && arrival.startsWith(name)));
+      else if (what < 94) ended.push(...meetings.breakUp('round', name));
       else if (what < 97) ended.push(...meetings.handOver());
       else ended.push(...meetings.giveUp().flatMap(({ arrivals }) => arrivals));
     }
@@ -87,14 +85,20 @@ test('an arrival ends once, in whatever order members come, withdraw, go and joi
   }
 });
 
-test('a round ends for all who wait there when one value of it is given up, and no other does', () => {
+test('beside a meeting are those of its line and workers at which one who comes is still waited for', () => {
   const meetings = new Meetings<string>();
-  meetings.arrive('k', 'a', 'a1', of('a', 'b', 'c'));
-  meetings.arrive('k', 'b', 'b1', of('a', 'b', 'c'));
-  meetings.arrive('other', 'a', 'a2', of('a', 'b', 'c'));
-  expect(meetings.breakWhere((key, arrival) => key === 'k' && arrival === 'b1')).toEqual(['a1', 'b1']);
-  expect(meetings.breakWhere(() => false)).toEqual([]);
-  expect(meetings.close()).toEqual(['a2']);
+  const all = of('a', 'b', 'c');
+  meetings.arrive('reduce/parts/1.x/0\na\nb\nc', 'a', 'a0', all);
+  meetings.arrive('reduce/whole/1.x/1\na\nb\nc', 'a', 'a1', all);
+  meetings.arrive('reduce/whole/1.x\na\nb\nc', 'b', 'b2', all);
+  for (const key of ['reduce/parts/2.x/0\na\nb\nc', 'reduce/parts/1.x/0\na\nc', 'gather\n*', 'reduce/whole\na\nb\nc'])
+    meetings.arrive(key, 'a', 'other', all);
+  const beside = (key: string, from: string): string[] =>
+    meetings.beside(key, from).flatMap(({ arrivals }) => [...arrivals.values()]);
+  expect(beside('reduce/parts/1.x/7\na\nb\nc', 'c')).toEqual(['a0', 'a1', 'b2']);
+  expect(beside('reduce/parts/1.x/7\na\nb\nc', 'b')).toEqual(['a0', 'a1']);
+  expect(beside('reduce/parts/1.x/7\na\nb\nc', 'd')).toEqual([]);
+  for (const key of ['reduce/whole\na\nb\nc', 'gather\n*']) expect(beside(key, 'c')).toEqual([]);
 });
 
 test('what another collects from now on is handed over, and nothing else', () => {
@@ -138,18 +142,4 @@ test('no member opens so many rounds that others cannot open theirs', () => {
   };
   expect([opens('c', 'a'), opens('a', 'b'), opens('b', 'a')]).toEqual([56, 7, 1]);
   expect(meetings.size).toBe(64);
-});
-
-test('a meeting is of those whom its key names, one of them comes, and the first collects', () => {
-  const isOf = (names: string[], from: string, collector: string): boolean =>
-    isMeetingOf(meetingKey('barrier', ['a', 'b']), names, from, collector);
-  expect(isOf(['a', 'b'], 'b', 'a')).toBe(true);
-  expect([isOf(['a', 'c'], 'c', 'a'), isOf(['b'], 'b', 'b'), isOf([], 'c', 'a')]).toEqual([false, true, false]);
-  expect([isOf(['a', 'b'], 'c', 'a'), isOf(['b'], 'b', 'a'), isOf(['a', 'b'], 'a', 'b')]).toEqual([
-    false,
-    false,
-    false,
-  ]);
-  expect([meetingKey('gather', []), isMeetingOf('gather\n*', [], 'c', 'a')]).toEqual(['gather\n*', true]);
-  expect(isMeetingOf('gather\n*', ['a', 'c'], 'c', 'a')).toBe(false);
 });

@@ -3,32 +3,10 @@
 /** The function that members call on the one that collects. */
 export const ARRIVE = 'rpc/arrive';
 
+import { lineOfKey } from './meeting-keys.ts';
+
 /** A member may have opened so many times as many rounds as are free. */
 const SHARE = 7;
-
-/** The key of a meeting: what it is called and who meets; nobody named = all. */
-export function meetingKey(name: string, names: readonly string[]): string {
-  return name + suffixOf(names);
-}
-
-/**
- * Whether `from` may come to the meeting `key` of `names` at `collector`. Everybody who comes to a key means the same members: who names
- * others would open a round for those who wait there that goes on without some of them.
- */
-export function isMeetingOf(key: string, names: readonly string[], from: string, collector: string): boolean {
-  if (!key.endsWith(suffixOf(names))) return false;
-  return names.length === 0 || (names[0] === collector && names.includes(from));
-}
-
-/** What a key's meeting is called, and who is named in it. */
-export function partsOfKey(key: string): { readonly name: string; readonly names: readonly string[] } {
-  const [name = '', ...names] = key.split('\n');
-  return { name, names };
-}
-
-function suffixOf(names: readonly string[]): string {
-  return names.length === 0 ? '\n*' : `\n${names.join('\n')}`;
-}
 
 /** Why an arrival ended without the others. */
 type Broken = { readonly gone: string; readonly arrived: readonly string[] };
@@ -42,6 +20,8 @@ export type MeetingEffect<A> =
 /** One meeting. Its members are fixed when the first of them arrives; who joins the group later is waited for only where that is told. */
 interface Round<A> {
   readonly key: string;
+  /** Its line of meetings, if it has one. */
+  readonly line: string | undefined;
   readonly expected: Set<string>;
   readonly arrivals: Map<string, A>;
   /** Those who arrived, also when they did not wait to the end. */
@@ -89,6 +69,7 @@ export class Meetings<A> {
       const { expected, survive } = opening();
       round = {
         key,
+        line: lineOfKey(key),
         expected: new Set(expected).add(from),
         arrivals: new Map(),
         came: new Set(),
@@ -107,6 +88,13 @@ export class Meetings<A> {
     return this.find(key, from)?.arrivals ?? new Map<string, A>();
   }
 
+  /** Those who wait at other rounds of a meeting's line that `from` has not come to, by the keys of these. */
+  beside(key: string, from: string): { readonly key: string; readonly arrivals: ReadonlyMap<string, A> }[] {
+    const line = lineOfKey(key);
+    if (line === undefined) return [];
+    return this.rounds.filter((open) => open.line === line && open.expected.has(from) && !open.arrivals.has(from));
+  }
+
   /** Whom `from` waits for at a meeting, each with the key of the meeting at which that one waits itself. */
   missing(key: string, from: string): { readonly name: string; readonly waitsAt: string | undefined }[] {
     const round = this.rounds.find((open) => open.key === key && open.arrivals.has(from));
@@ -123,13 +111,6 @@ export class Meetings<A> {
     if (round === undefined) return [];
     this.drop(round);
     return [...round.arrivals.values()];
-  }
-
-  /** Ends every round at which somebody waits with what `is` means, for all who wait there, and returns them. */
-  breakWhere(is: (key: string, arrival: A) => boolean): A[] {
-    const over = this.rounds.filter(({ key, arrivals }) => [...arrivals.values()].some((arrival) => is(key, arrival)));
-    for (const round of over) this.drop(round);
-    return over.flatMap(({ arrivals }) => [...arrivals.values()]);
   }
 
   /**

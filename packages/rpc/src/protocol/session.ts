@@ -272,6 +272,12 @@ export class CreditBook {
   private toldCalls = 0;
   private toldBytes = 0;
   private window = 0;
+  private windowCalls = 0;
+
+  /** What the peer allows at once; undefined before it has said so. */
+  get peerAllows(): { readonly calls: number; readonly bytes: number } | undefined {
+    return this.windowCalls === 0 ? undefined : { calls: this.windowCalls, bytes: this.window };
+  }
 
   /** What this end allows the peer to have in progress here. */
   allow(calls: number, bytes: number): void {
@@ -286,6 +292,7 @@ export class CreditBook {
     this.grantedCalls = Math.max(this.grantedCalls, calls);
     this.grantedBytes = Math.max(this.grantedBytes, bytes);
     this.window = bytes;
+    this.windowCalls = calls;
   }
 
   /** Whether a call of `bytes` may go. One that is larger than the whole window goes alone. */

@@ -64,11 +64,11 @@ export function planBuckets(
 export class Bucket implements GradBucket {
   readonly index: number;
   readonly isLast: boolean;
-  readonly signal: AbortSignal;
   readonly tags: Tags;
   private readonly plan: BucketPlan;
   private readonly flat: Tensor;
   private sent: Tensor | undefined;
+  private over: AbortSignal | undefined;
 
   /** A parameter without a gradient counts as zero, so that all workers agree. */
   constructor(
@@ -76,14 +76,26 @@ export class Bucket implements GradBucket {
     isLast: boolean,
     plan: BucketPlan,
     gradientOf: (p: Parameter) => Tensor | null,
-    about: { signal: AbortSignal; tags: Tags },
+    tags: Tags,
   ) {
-    this.signal = about.signal;
-    this.tags = about.tags;
+    this.tags = tags;
     this.index = index;
     this.isLast = isLast;
     this.plan = plan;
     this.flat = noGrad(() => (plan.sparse ? this.sparseOf(gradientOf) : this.denseOf(gradientOf)));
+  }
+
+  /** The pass to which it belongs begins, and fires `signal` when it fails. */
+  begin(signal: AbortSignal): void {
+    this.over = signal;
+  }
+
+  get signal(): AbortSignal {
+    return (this.over ??= new AbortController().signal);
+  }
+
+  get bytes(): number {
+    return this.flat.size * dtypes[this.flat.dtype].bytes;
   }
 
   private sparseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {

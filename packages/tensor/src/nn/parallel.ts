@@ -7,8 +7,10 @@ import { hashText } from '../hash-text.ts';
 import { checkOptionNames } from '../option-names.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Bucket, planBuckets, type BucketPlan, type Combined, type GradBucket } from './buckets.ts';
+import { Exchanges, type Calls } from './exchanges.ts';
+import { startInOrder } from './in-order.ts';
 import { Module, type Callable } from './module.ts';
-import { partReduces, replicas, seatIn, type PartReduce, type ReplicaSeat, type Tags } from './replicas.ts';
+import { partReduces, replicas, type PartReduce, type Tags } from './replicas.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
 
@@ -56,11 +58,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private readonly bucketBytes: number;
   private hook: Hook | undefined;
   private layout: readonly BucketPlan[] | undefined;
-  /** Which of the replicas over these workers this is, and which pass it is in: others' values of another one do not go with its own. */
-  private readonly seat: ReplicaSeat | undefined;
+  private readonly exchanges: Exchanges;
   private pass = 0;
-  /** Why this replica may be out of step with its group. */
-  private broken: { cause: unknown } | undefined;
   /** Inside `join`: passes this worker has made since it began. */
   private joined: { passes: number } | undefined;
 
@@ -72,7 +71,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     this.module = module;
     this.group = options.group;
     this.bucketBytes = bucketBytes;
-    this.seat = options.group === undefined || options.group.size === 1 ? undefined : seatIn(options.group);
+    this.exchanges = new Exchanges(options.group);
     this.forward = ((...args: never[]) => {
       replicas.onForward?.(this);
       return (module.forward as (...a: never[]) => unknown)(...args);
@@ -81,28 +80,34 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
   /**
    * Copies the parameters of the worker with rank `from` to all: call it on every worker before training.
-   * @throws Error on all of them where their parameters are not the same.
+   * @throws Error on all of them where their parameters or their `from` are not the same, or no member has that rank.
    */
   async synchronize(from = 0): Promise<void> {
-    const { group } = this;
+    const { group, exchanges } = this;
     if (group === undefined || group.size === 1) return;
     const parameters = this.module.parameters();
-    await this.together(async () => {
-      await this.agreeOn(parameters, [], { tags: this.tagsOf(this.pass, 'synchronize') });
+    const tags = this.tagsOf(this.pass, 'synchronize');
+    await exchanges.run(async (calls) => {
+      if (!Number.isInteger(from) || from < 0 || from >= group.size) throw new RangeError(`no member has rank ${from}`);
+      await this.agreeOn(parameters, [], calls, tags);
       for (const parameter of parameters) {
-        const value = await group.broadcast(parameter.detach(), from);
+        const { signal } = calls;
+        const value = await calls.call(tags, undefined, () => group.broadcast(parameter.detach(), from, { signal }));
         noGrad(() => parameter.copy_(value));
       }
     });
   }
 
   /**
-   * Combines gradients by `hook` instead of the group's mean. The hook gets each bucket once a pass, in order, and answers a tensor of
-   * the size of the buffer (or sparse, for a sparse one). @throws TypeError when there is a hook already.
+   * Combines gradients by `hook` instead of the group's mean: register one on every worker. It gets each bucket once a pass, in order,
+   * and answers a tensor of the size of the buffer (or sparse, for a sparse one). What it calls of groups, as often and as late as it
+   * likes, meets what the hooks of other workers call for the same bucket. @throws TypeError when there is a hook already.
    */
   registerCommHook<S>(state: S, hook: (state: S, bucket: GradBucket) => Tensor | Promise<Tensor>): void {
     if (this.hook !== undefined) throw new TypeError('a communication hook is already registered');
     this.hook = (bucket) => hook(state, bucket);
+    // The workers agree that all have one.
+    this.layout = undefined;
   }
 
   /**
@@ -143,9 +148,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    * the others are told.
    */
   fail(cause: unknown): void {
-    if (this.seat === undefined || this.broken !== undefined) return;
-    this.broken = { cause };
-    this.seat.fail(cause);
+    this.exchanges.fail(cause);
   }
 
   /**
@@ -163,79 +166,58 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
       while ((await this.countActive(false)) > 0) await this.exchange(() => null);
       const own = new Float64Array(group.size);
       own[group.rank] = state.passes;
-      const passes = await this.sumOf(own, { tags: this.tagsOf(this.pass, 'passes') });
+      const tags = this.tagsOf(this.pass, 'passes');
+      const passes = await this.exchanges.run((calls) => this.sumOf(own, calls, tags));
       await this.synchronize(passes.indexOf(Math.max(...passes)));
       return result;
     };
     try {
-      return await this.together(loop);
+      return await this.exchanges.together(loop);
     } finally {
       this.joined = undefined;
     }
   }
 
-  /** Runs what all members have to get through: without an answer nobody knows who is in step. */
-  private async together<T>(run: () => T | Promise<T>): Promise<T> {
-    try {
-      return await run();
-    } catch (error) {
-      this.fail(error);
-      throw error;
-    }
-  }
-
   /** How many workers have a pass to make now. */
   private async countActive(active: boolean): Promise<number> {
-    const [count] = await this.sumOf([active ? 1 : 0], { tags: this.tagsOf(this.pass + 1, 'who is there') });
+    const tags = this.tagsOf(this.pass + 1, 'who is there');
+    const [count] = await this.exchanges.run((calls) => this.sumOf([active ? 1 : 0], calls, tags));
     return count as number;
   }
 
-  private async combine(gradientOf: (p: Parameter) => Tensor | null, options: Exchange = {}): Promise<Combined[]> {
-    if (this.broken !== undefined) throw brokenError(this.broken.cause);
+  private async combine(gradientOf: GradientOf, options: PassOptions = {}): Promise<Combined[]> {
+    this.exchanges.check();
     if (this.joined !== undefined) {
       this.joined.passes++;
-      await this.together(() => this.countActive(true));
+      await this.countActive(true);
     }
     return this.exchange(gradientOf, options);
   }
 
-  private exchange(gradientOf: (p: Parameter) => Tensor | null, options?: Exchange): Promise<Combined[]> {
-    return this.together(() => this.runPass(gradientOf, options));
-  }
-
-  private async runPass(
-    gradientOf: (p: Parameter) => Tensor | null,
-    { signal, tags }: Exchange = {},
-  ): Promise<Combined[]> {
+  private async exchange(gradientOf: GradientOf, { signal, tags }: PassOptions = {}): Promise<Combined[]> {
     const pass = ++this.pass;
-    const plans = await this.plan(gradientOf, { signal, tags: { ...tags, ...this.tagsOf(pass, 'layout') } });
-    if (signal?.aborted === true) throw signal.reason;
-    const withdrawals = plans.map(() => new AbortController());
-    const buckets = plans.map((plan, i) => {
-      const about = { ...tags, ...this.tagsOf(pass, i) };
-      const given = { signal: (withdrawals[i] as AbortController).signal, tags: about };
-      return new Bucket(i, i === plans.length - 1, plan, gradientOf, given);
-    });
-    const giveUp = (cause: unknown): void => {
-      this.fail(cause);
-      // The last one first: what is left of this worker's still lines up with the others' buckets.
-      for (const one of [...withdrawals].reverse()) one.abort(cause);
-    };
-    const abort = (): void => giveUp(signal?.reason);
-    signal?.addEventListener('abort', abort, { once: true });
-    const sent = buckets.map((bucket) =>
-      this.send(bucket).catch((error: unknown) => {
-        giveUp(error);
-        throw error;
-      }),
-    );
-    const results = await Promise.all(sent).finally(() => signal?.removeEventListener('abort', abort));
-    const owned = this.hook === undefined && (this.alone || this.partReduce !== undefined);
-    return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
+    const bucketed = (plans: readonly BucketPlan[]): readonly Bucket[] =>
+      plans.map((plan, i) => {
+        const about = { ...tags, ...this.tagsOf(pass, i) };
+        return new Bucket(i, i === plans.length - 1, plan, gradientOf, about);
+      });
+    // Where it is known what travels together, the gradients are those of now, also when another pass is under way.
+    const plans = this.planned(gradientOf);
+    const ready = plans && bucketed(plans);
+    return this.exchanges.run(async (calls) => {
+      const about = { ...tags, ...this.tagsOf(pass, 'layout') };
+      const buckets = ready ?? bucketed(await this.agreedPlan(gradientOf, calls, about));
+      calls.signal.throwIfAborted();
+      const results = await startInOrder(buckets, calls.room, (bucket) =>
+        this.exchanges.together(() => this.send(bucket, calls)),
+      );
+      const owned = this.hook === undefined && (this.alone || this.partReduce !== undefined);
+      return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
+    }, signal);
   }
 
   private tagsOf(pass: number, bucket: string | number): Tags {
-    return { replica: this.seat?.number ?? 0, pass, bucket };
+    return { replica: this.exchanges.replica, pass, bucket };
   }
 
   private get alone(): boolean {
@@ -249,47 +231,62 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
       : partReduces.get((this.group as { readonly allReduce: object }).allReduce);
   }
 
-  private async send(bucket: Bucket): Promise<Tensor> {
+  private async send(bucket: Bucket, { signal, call }: Calls): Promise<Tensor> {
     const { hook, group, partReduce } = this;
-    const { signal, tags } = bucket;
-    if (hook !== undefined) return unlessAborted(hook(bucket), signal);
+    const { index, tags } = bucket;
+    bucket.begin(signal);
+    if (hook !== undefined) return call(tags, index, () => hook(bucket));
     if (group === undefined || group.size === 1) return bucket.buffer();
-    if (partReduce === undefined) return group.allReduce(bucket.dense(), 'mean', { signal, tags });
-    return partReduce(bucket.dense(), { signal, tags, failed: (error) => this.fail(error) });
+    return call(tags, index, () =>
+      partReduce === undefined
+        ? group.allReduce(bucket.dense(), 'mean', { signal, tags })
+        : partReduce(bucket.dense(), { signal, tags }),
+    );
+  }
+
+  /** Which parameters travel together, where this worker need ask nobody. */
+  private planned(gradientOf: GradientOf): readonly BucketPlan[] | undefined {
+    const parameters = this.trained();
+    if (this.alone) return this.plan(new Set(parameters.filter((p) => isSparse(gradientOf(p)))));
+    const known = this.layout?.flatMap((plan) => plan.parameters);
+    return known?.length === parameters.length && parameters.every((p) => known.includes(p)) ? this.layout : undefined;
+  }
+
+  private trained(): Parameter[] {
+    return this.module.parameters().filter((p) => p.requiresGrad);
+  }
+
+  private plan(sparse: ReadonlySet<Parameter>): readonly BucketPlan[] {
+    const parameters = this.trained();
+    return (this.layout = planBuckets(parameters, (i) => sparse.has(parameters[i] as Parameter), this.bucketBytes));
   }
 
   /**
-   * Which parameters travel together. In a group the workers agree once which gradients are sparse, in their first pass: a worker
-   * that has no gradient, or an ended one, cannot know. @throws Error on all of them where their parameters are not the same.
+   * The workers agree once which gradients are sparse, in their first pass: a worker that has no gradient, or an ended one, cannot know.
+   * @throws Error on all of them where their parameters are not the same, or only some have a hook.
    */
-  private async plan(gradientOf: (p: Parameter) => Tensor | null, options: Exchange): Promise<readonly BucketPlan[]> {
-    const parameters = this.module.parameters().filter((p) => p.requiresGrad);
-    const known = this.layout?.flatMap((plan) => plan.parameters);
-    if (known?.length === parameters.length && parameters.every((p) => known.includes(p)) && this.group !== undefined)
-      return this.layout as readonly BucketPlan[];
-    const isSparse = (p: Parameter): boolean => gradientOf(p)?.layout === 'sparse_coo';
-    const planned = (sparse: ReadonlySet<Parameter>): readonly BucketPlan[] =>
-      (this.layout = planBuckets(parameters, (i) => sparse.has(parameters[i] as Parameter), this.bucketBytes));
-    const { group } = this;
-    if (group === undefined || group.size === 1) return planned(new Set(parameters.filter(isSparse)));
+  private async agreedPlan(gradientOf: GradientOf, calls: Calls, tags: Tags): Promise<readonly BucketPlan[]> {
     // All of them, those too that need no gradient here: another member's may be others.
     const all = this.module.parameters();
-    const flags = await this.agreeOn(
-      all,
-      all.map((p) => Number(p.requiresGrad && isSparse(p))),
-      options,
-    );
-    return planned(new Set(all.filter((_, i) => flags[i] !== 0)));
+    const sparse = all.map((p) => Number(p.requiresGrad && isSparse(gradientOf(p))));
+    const hooks = this.hook === undefined ? 0 : 1;
+    const [hooked = 0, ...flags] = await this.agreeOn(all, [hooks, ...sparse], calls, tags);
+    if (hooked !== hooks * (this.group as ProcessGroup).size)
+      throw new Error(
+        `the replicas of this group have a communication hook on some of its workers only, ${hooks === 0 ? 'not' : 'also'} here`,
+      );
+    return this.plan(new Set(all.filter((_, i) => flags[i] !== 0)));
   }
 
   /** The sums over the group of what each member brings beside its parameters. @throws Error on all members where those are not the same. */
   private async agreeOn(
     parameters: readonly Parameter[],
     beside: readonly number[],
-    options: Exchange,
+    calls: Calls,
+    tags: Tags,
   ): Promise<readonly number[]> {
     const marks = parameters.map(markOf);
-    const heard = await this.sumOf([...beside, ...marks, ...marks.map((mark) => mark ** 2)], options);
+    const heard = await this.sumOf([...beside, ...marks, ...marks.map((mark) => mark ** 2)], calls, tags);
     const sums = heard.slice(beside.length, beside.length + marks.length);
     const squares = heard.slice(beside.length + marks.length);
     const { size } = this.group as ProcessGroup;
@@ -301,19 +298,14 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     throw new Error(text);
   }
 
-  /**
-   * Sums of whole numbers over the group. They travel as a bucket does: a member that is at its buckets already, as it does not see what
-   * there is to agree on, brings other tags to the same meeting, and both hear of it.
-   */
-  private async sumOf(values: ArrayLike<number>, { signal, tags = {} }: Exchange): Promise<number[]> {
+  /** Sums of whole numbers over the group. */
+  private async sumOf(values: ArrayLike<number>, { call, signal }: Calls, tags: Tags): Promise<number[]> {
     const group = this.group as ProcessGroup;
-    const partReduce = this.hook === undefined ? this.partReduce : undefined;
     const brought = tensor(Float64Array.from(values));
-    const mean = await (partReduce === undefined
-      ? group.allReduce(brought, 'mean', { signal, tags })
-      : partReduce(brought, { signal: signal ?? new AbortController().signal, tags }));
+    const mean = await call(tags, undefined, () => group.allReduce(brought, 'mean', { signal, tags }));
     const sums = Array.from(mean.dataSync() as Float64Array, (value) => Math.round(value * group.size));
-    if (partReduce !== undefined) for (const done of [brought, mean]) done.release();
+    // A group of the program's may have kept them.
+    if (this.partReduce !== undefined) for (const done of [brought, mean]) done.release();
     return sums;
   }
 }
@@ -324,25 +316,12 @@ function markOf({ shape, dtype, requiresGrad }: Parameter): number {
   return (mark ^ (mark >>> 16)) & 0xffff;
 }
 
-/** What goes with the values of one pass. */
-interface Exchange {
+const isSparse = (gradient: Tensor | null): boolean => gradient?.layout === 'sparse_coo';
+
+type GradientOf = (p: Parameter) => Tensor | null;
+
+interface PassOptions {
   readonly signal?: AbortSignal | undefined;
+  /** They go with the values of the pass. */
   readonly tags?: Tags | undefined;
-}
-
-/** What a hook of the program answers; nobody waits for it once the pass has failed. */
-function unlessAborted(answer: Tensor | Promise<Tensor>, signal: AbortSignal): Tensor | Promise<Tensor> {
-  if (!(answer instanceof Promise)) return answer;
-  return new Promise((resolve, reject) => {
-    const stop = (): void => reject(signal.reason as Error);
-    if (signal.aborted) stop();
-    signal.addEventListener('abort', stop, { once: true });
-    answer.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
-  });
-}
-
-function brokenError(cause: unknown): Error {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  const text = `this DistributedDataParallel may be out of step with its group since a pass failed (${why})`;
-  return new Error(`${text}: make new replicas on every worker`, { cause });
 }

@@ -1,0 +1,84 @@
+/** @file The replicas of data-parallel models that this worker has: how much of a pass may be under way, and what is told when one fails. */
+import { MOST_ROOM, type ReplicaSeat, type Room } from '@backwire/tensor/internal';
+import { RpcError, rpcInfo } from '../base/errors.ts';
+import { MAX_REPLICA_FAILURE_TEXT } from '../base/limits.ts';
+import type { AgentParts } from '../inspection/agent-parts.ts';
+import { askPatiently, GIVEN_UP } from './collective-calls.ts';
+import { GONE } from './meeting-texts.ts';
+import { begunAnew, ReplicaSeats, workerNamed, type Place, type Replica } from './replica-seats.ts';
+
+/** Replicas that make a pass beside each other without waiting for each other's room. */
+const REPLICAS_BESIDE = 4;
+
+/** So long a member is tried to be told that a replica was given up. */
+const GIVEN_UP_MS = 60_000;
+
+export class Replicas {
+  readonly seats: ReplicaSeats;
+  private readonly agent: AgentParts;
+
+  constructor(agent: AgentParts) {
+    this.agent = agent;
+    this.seats = new ReplicaSeats(agent);
+  }
+
+  /** The seat of one over these workers. */
+  seatAt(names: readonly string[], { line, lives }: Place, number: number): ReplicaSeat {
+    const replica = { names, line, number };
+    return {
+      number,
+      line,
+      room: () => this.roomFor(names),
+      fail: (cause, after) => this.giveUp(replica, cause, after),
+      watch: (told) => {
+        this.seats.checkLives(names, lives);
+        return this.seats.watch(replica, told);
+      },
+    };
+  }
+
+  /** Refuses meetings of a line whose workers are not those with whom it began: some of the living never come to it. */
+  async checkLine(key: string, names: readonly string[]): Promise<void> {
+    const { seats, agent } = this;
+    if (seats.isOfTheLiving(key)) return;
+    // Who came may know of somebody that this worker was not told of yet.
+    await agent.members.freshen();
+    if (!seats.isOfTheLiving(key) && names.every((name) => workerNamed(agent, name) !== undefined))
+      throw new RpcError('barrier-broken', begunAnew(names));
+  }
+
+  /**
+   * How much of one replica's pass may be on its way to these workers. Who collects answers when all have come, and others may come to
+   * something else first: what each may send without being answered has to hold all that, also of a few replicas beside each other.
+   */
+  private roomFor(names: readonly string[]): Room {
+    const { agent } = this;
+    const { maxBufferedBytesPerPeer: bytes, maxInboundCalls: calls } = agent.limits;
+    const all = names.flatMap((name) => {
+      const worker = workerNamed(agent, name);
+      return (worker && agent.members.find(worker).sender.session.credits.peerAllows) ?? [];
+    });
+    const least = (most: number, ...others: number[]): number =>
+      Math.min(most, ...others.map((other) => other / REPLICAS_BESIDE));
+    return {
+      bytes: least(MOST_ROOM.bytes, bytes, ...all.map((peer) => peer.bytes)),
+      buckets: least(MOST_ROOM.buckets, calls, ...all.map((peer) => peer.calls)),
+    };
+  }
+
+  /** This worker makes no exchange with a replica after the first `after`: the other members are told, for whom it may be the next. */
+  private giveUp(replica: Replica, cause: unknown, after: number): void {
+    const { agent } = this;
+    this.seats.forget(replica);
+    const text = (cause instanceof Error ? cause.message : String(cause)).slice(0, MAX_REPLICA_FAILURE_TEXT);
+    const code = rpcInfo(cause)?.code;
+    // A worker that leaves is as good as gone for the others.
+    const broken = code === 'barrier-broken' || (code !== undefined && GONE.has(code));
+    for (const name of replica.names) {
+      if (name === agent.name) continue;
+      // One that is gone need not hear of it.
+      const args = [replica.names, replica.line, replica.number, after, broken, text];
+      askPatiently(agent, name, GIVEN_UP, args, { timeoutMs: GIVEN_UP_MS }).catch(() => undefined);
+    }
+  }
+}

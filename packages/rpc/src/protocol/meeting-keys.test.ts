@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest';
+import { isMeetingOf, lineOfKey, meetingKey, nameInLine, partsOfKey } from './meeting-keys.ts';
+
+test('a meeting is of those whom its key names, one of them comes, and the first collects', () => {
+  const isOf = (names: string[], from: string, collector: string): boolean =>
+    isMeetingOf(meetingKey('barrier', ['a', 'b']), names, from, collector);
+  expect(isOf(['a', 'b'], 'b', 'a')).toBe(true);
+  expect([isOf(['a', 'c'], 'c', 'a'), isOf(['b'], 'b', 'b'), isOf([], 'c', 'a')]).toEqual([false, true, false]);
+  expect([isOf(['a', 'b'], 'c', 'a'), isOf(['b'], 'b', 'a'), isOf(['a', 'b'], 'a', 'b')]).toEqual([
+    false,
+    false,
+    false,
+  ]);
+  expect([meetingKey('gather', []), isMeetingOf('gather\n*', [], 'c', 'a')]).toEqual(['gather\n*', true]);
+  expect(isMeetingOf('gather\n*', ['a', 'c'], 'c', 'a')).toBe(false);
+});
+
+test('a key says its line, whether it is of one bucket, and who meets', () => {
+  const key = (name: string, line?: string, bucket?: number): string =>
+    meetingKey(nameInLine(name, line, bucket), ['a', 'b']);
+  expect(key('reduce/parts', '1.x', 0)).toBe('reduce/parts/1.x/0\na\nb');
+  expect(partsOfKey(key('reduce/parts', '1.x', 0))).toEqual({ line: '1.x', isOfBucket: true, names: ['a', 'b'] });
+  expect(partsOfKey(key('gather', '1.x'))).toEqual({ line: '1.x', isOfBucket: false, names: ['a', 'b'] });
+  expect(partsOfKey(key('gather', undefined, 2))).toEqual({ line: '', isOfBucket: true, names: ['a', 'b'] });
+  expect(partsOfKey(meetingKey(nameInLine('barrier', undefined, undefined), []))).toEqual({
+    line: '',
+    isOfBucket: false,
+    names: [],
+  });
+  expect(['gather', 'reduce/whole'].map((name) => nameInLine(name, undefined, undefined))).toEqual([
+    'gather',
+    'reduce/whole',
+  ]);
+});
+
+test('a line is of its workers only', () => {
+  const lines = [
+    lineOfKey('reduce/parts/1.x/0\na\nb'),
+    lineOfKey('reduce/whole/1.x\na\nb'),
+    lineOfKey('reduce/whole/1.x/4\na\nc'),
+    lineOfKey('gather/whole//4\n*'),
+    lineOfKey('shutdown/arrive\n*'),
+  ];
+  expect(lines).toEqual(['1.x\na\nb', '1.x\na\nb', '1.x\na\nc', undefined, undefined]);
+});

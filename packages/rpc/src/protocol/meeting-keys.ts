@@ -1,0 +1,47 @@
+/**
+ * @file The keys of meetings: what each is called, and who meets there. What a replica of a data-parallel model calls is in a line of
+ * meetings of its own, where each bucket of a pass has meetings beside those of the others: `kind/what/line/bucket`.
+ */
+
+/** The key of a meeting: what it is called and who meets; nobody named = all. */
+export function meetingKey(name: string, names: readonly string[]): string {
+  return name + suffixOf(names);
+}
+
+/** What a meeting is called that belongs to a line, and there to a bucket. */
+export function nameInLine(name: string, line: string | undefined, bucket: number | undefined): string {
+  if (line === undefined && bucket === undefined) return name;
+  const what = name.includes('/') ? name : `${name}/whole`;
+  return `${what}/${line ?? ''}${bucket === undefined ? '' : `/${bucket}`}`;
+}
+
+/**
+ * Whether `from` may come to the meeting `key` of `names` at `collector`. Everybody who comes to a key means the same members: who names
+ * others would open a round for those who wait there that goes on without some of them.
+ */
+export function isMeetingOf(key: string, names: readonly string[], from: string, collector: string): boolean {
+  if (!key.endsWith(suffixOf(names))) return false;
+  return names.length === 0 || (names[0] === collector && names.includes(from));
+}
+
+/** The line of a meeting, '' where it has none, whether it is of one bucket, and who is named in it. */
+export function partsOfKey(key: string): {
+  readonly line: string;
+  readonly isOfBucket: boolean;
+  readonly names: readonly string[];
+} {
+  const [name = '', ...names] = key.split('\n');
+  const [, , line = '', bucket] = name.split('/');
+  return { line, isOfBucket: bucket !== undefined, names: names[0] === '*' ? [] : names };
+}
+
+/** The line of a meeting as one of all lines of all groups; undefined where it has none. */
+export function lineOfKey(key: string): string | undefined {
+  const end = key.indexOf('\n');
+  const line = key.slice(0, end).split('/')[2];
+  return line === undefined || line === '' ? undefined : line + key.slice(end);
+}
+
+function suffixOf(names: readonly string[]): string {
+  return names.length === 0 ? '\n*' : `\n${names.join('\n')}`;
+}

@@ -1,0 +1,119 @@
+/** @file The exchanges of one replica: one after the other, each failed on all workers when it is on one, and none after that. */
+import { inExchange, type ReplicaSeat, type Room } from './exchange.ts';
+import { MOST_ROOM, seatIn, type SeatingGroup } from './replica-seats.ts';
+import type { Tags } from './replicas.ts';
+
+/** What an exchange calls. */
+export interface Calls {
+  /** Fires when the exchange has failed. */
+  readonly signal: AbortSignal;
+  readonly room: Room;
+  /** Runs what calls the group, or anything else of a program that may. @throws the cause as soon as the exchange has failed. */
+  readonly call: <T>(tags: Tags, bucket: number | undefined, fn: () => T | Promise<T>) => Promise<T>;
+}
+
+export class Exchanges {
+  /** Undefined where there is nobody to exchange anything with. */
+  private readonly seat: ReplicaSeat | undefined;
+  private begun = 0;
+  private running: AbortController | undefined;
+  /** Resolves when the last one that was asked for is over. */
+  private last: Promise<unknown> = Promise.resolve();
+  /** Why this replica may be out of step with its group. */
+  private broken: { readonly cause: unknown } | undefined;
+
+  constructor(group: SeatingGroup | undefined) {
+    this.seat = group === undefined || group.size === 1 ? undefined : seatIn(group);
+  }
+
+  /** What says to other workers that a value is of this replica. */
+  get replica(): number {
+    return this.seat?.number ?? 0;
+  }
+
+  /** @throws Error when one has failed. */
+  check(): void {
+    if (this.broken !== undefined) throw brokenError(this.broken.cause);
+  }
+
+  /** There is none from now on, and the one that runs has failed: this worker cannot go on, or others have told that they do not. */
+  fail(cause: unknown): void {
+    if (this.seat === undefined || this.broken !== undefined) return;
+    this.broken = { cause };
+    this.seat.fail(cause, this.running === undefined ? this.begun : this.begun - 1);
+    this.running?.abort(cause);
+  }
+
+  /** Runs what all members have to get through: without an answer nobody knows who is in step. */
+  async together<T>(run: () => T | Promise<T>): Promise<T> {
+    try {
+      return await run();
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
+  }
+
+  /**
+   * An exchange, when those before it are over. `signal` fails it.
+   * @throws what it failed with, on this worker or on another; Error when one has failed before.
+   */
+  async run<T>(exchange: (calls: Calls) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const before = this.last;
+    let over!: () => void;
+    this.last = new Promise<void>((resolve) => (over = resolve));
+    try {
+      await before;
+      return await this.next(exchange, signal);
+    } finally {
+      over();
+    }
+  }
+
+  private async next<T>(exchange: (calls: Calls) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    this.check();
+    const running = (this.running = new AbortController());
+    const number = ++this.begun;
+    const abort = (): void => (this.seat === undefined ? running.abort(signal?.reason) : this.fail(signal?.reason));
+    signal?.addEventListener('abort', abort, { once: true });
+    let unwatch: (() => void) | undefined;
+    try {
+      unwatch = this.seat?.watch((error, after) => {
+        if (after < number) this.fail(error);
+      });
+      if (signal?.aborted === true) abort();
+      running.signal.throwIfAborted();
+      return await exchange(callsOf(this.seat, running.signal));
+    } catch (error) {
+      // Of what was under way the first thing that happened counts.
+      this.fail(error);
+      throw running.signal.aborted ? (running.signal.reason as Error) : error;
+    } finally {
+      unwatch?.();
+      signal?.removeEventListener('abort', abort);
+      this.running = undefined;
+    }
+  }
+}
+
+function callsOf(seat: ReplicaSeat | undefined, signal: AbortSignal): Calls {
+  const failed = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+  });
+  failed.catch(() => undefined);
+  return {
+    signal,
+    room: seat?.room() ?? MOST_ROOM,
+    call: async (tags, bucket, fn) => {
+      const answer = seat === undefined ? fn() : inExchange({ seat, tags, bucket, signal }, fn);
+      // Nobody waits for an answer once the exchange has failed.
+      return answer instanceof Promise ? Promise.race([answer, failed]) : answer;
+    },
+  };
+}
+
+function brokenError(cause: unknown): Error {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  const text = `this DistributedDataParallel may be out of step with its group since a pass failed (${why})`;
+  return new Error(`${text}: make new replicas on every worker`, { cause });
+}
