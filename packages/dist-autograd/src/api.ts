@@ -12,7 +12,7 @@ import {
 import { CALL_OPTIONS, checkFunction, refuseUnknown, type ExtensionHost } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import type { Parameter, Tensor } from '@backwire/tensor';
-import { ambient, replicas, runWith, type RunningReplica } from '@backwire/tensor/internal';
+import { ambient, replicas, runWith, type RunningReplica, type Turn } from '@backwire/tensor/internal';
 import type { Gradients } from './engine/gradients.ts';
 import type { LiveContext } from './live-context.ts';
 import type { BackwardOptions } from './pass-runner.ts';
@@ -101,9 +101,9 @@ export function sessionOf(agent: RpcAgent = currentAgent()): Autograd {
 }
 
 /** A replicated module runs: in a context its gradients are its group's, whoever asks for the pass. */
-function noteReplica(replica: RunningReplica): void {
+function noteReplica(replica: RunningReplica, turn: Turn): void {
   const { contextId } = ambient();
-  if (contextId !== undefined) sessions.get(currentAgent())?.contexts.find(contextId)?.replicas.note(replica);
+  if (contextId !== undefined) sessions.get(currentAgent())?.contexts.find(contextId)?.replicas.note(replica, turn);
 }
 
 /**

@@ -34,4 +34,4 @@ export {
 export { contentOf, restoreContent } from './nn/module.ts';
 export { currentExchange, type ReplicaSeat, type Room, type Told } from './nn/exchange.ts';
 export { LooseSeat, MOST_ROOM, takeSeat, type SeatingGroup } from './nn/replica-seats.ts';
-export { partReduces, replicas, type RunningReplica } from './nn/replicas.ts';
+export { partReduces, replicas, type RunningReplica, type Turn } from './nn/replicas.ts';

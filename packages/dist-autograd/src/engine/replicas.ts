@@ -1,5 +1,5 @@
 /** @file Replicated modules in a context: which of them take part in a pass, so that their gradients are their group's. */
-import type { RunningReplica } from '@backwire/tensor/internal';
+import type { RunningReplica, Turn } from '@backwire/tensor/internal';
 
 /** What is needed of a `nn.DistributedDataParallel`. */
 export type Replica = RunningReplica;
@@ -10,9 +10,14 @@ interface Captured {
   combine(replica: Replica): Promise<void>;
 }
 
+interface Entry {
+  readonly turn: Turn;
+  /** Whether it ran since the last pass. */
+  fresh: boolean;
+}
+
 export class Replicas {
-  /** In the order in which they first ran; those that ran since the last pass are marked. */
-  private readonly ran = new Map<Replica, boolean>();
+  private readonly ran = new Map<Replica, Entry>();
 
   /** Whether none ever ran here. */
   get empty(): boolean {
@@ -20,8 +25,10 @@ export class Replicas {
   }
 
   /** A replica runs forward. */
-  note(replica: Replica): void {
-    this.ran.set(replica, true);
+  note(replica: Replica, turn: Turn): void {
+    const entry = this.ran.get(replica);
+    if (entry === undefined) this.ran.set(replica, { turn, fresh: true });
+    else entry.fresh = true;
   }
 
   /**
@@ -29,21 +36,24 @@ export class Replicas {
    * its group wait for this one. Undefined when there is none.
    */
   combine(pass: Captured): Promise<void> | undefined {
-    const due = [...this.ran].filter(([replica, fresh]) => fresh || pass.reaches(replica)).map(([replica]) => replica);
-    for (const replica of due) this.ran.set(replica, false);
-    return due.length === 0 ? undefined : inTurn(due, pass);
+    const due = [...this.ran].filter(([replica, { fresh }]) => fresh || pass.reaches(replica));
+    if (due.length === 0) return undefined;
+    for (const [, entry] of due) entry.fresh = false;
+    due.sort(([, { turn: a }], [, { turn: b }]) => a.place - b.place);
+    const lines = new Map<string, Promise<void>>();
+    for (const [replica, { turn }] of due) {
+      const before = lines.get(turn.line);
+      lines.set(turn.line, before === undefined ? pass.combine(replica) : before.then(() => pass.combine(replica)));
+    }
+    return Promise.all(lines.values()).then(() => undefined);
   }
 
   /** The pass failed before its gradients were combined: the others of the group may have gone on. */
   fail(cause: unknown): void {
-    for (const [replica, fresh] of this.ran) if (fresh) replica.fail(cause);
+    for (const [replica, { fresh }] of this.ran) if (fresh) replica.fail(cause);
   }
 
   clear(): void {
     this.ran.clear();
   }
-}
-
-async function inTurn(due: readonly Replica[], pass: Captured): Promise<void> {
-  for (const replica of due) await pass.combine(replica);
 }

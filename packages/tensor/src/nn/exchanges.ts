@@ -1,7 +1,7 @@
 /** @file The exchanges of one replica: one after the other, each failed on all workers when it is on one, and none after that. */
 import { inExchange, type ReplicaSeat, type Room } from './exchange.ts';
 import { MOST_ROOM, seatIn, type SeatingGroup } from './replica-seats.ts';
-import type { Tags } from './replicas.ts';
+import type { Tags, Turn } from './replicas.ts';
 
 /** What an exchange calls. */
 export interface Calls {
@@ -12,9 +12,12 @@ export interface Calls {
   readonly call: <T>(tags: Tags, bucket: number | undefined, fn: () => T | Promise<T>) => Promise<T>;
 }
 
+let made = 0;
+
 export class Exchanges {
   /** Undefined where there is nobody to exchange anything with. */
   private readonly seat: ReplicaSeat | undefined;
+  private readonly place = ++made;
   private begun = 0;
   private running: AbortController | undefined;
   /** Resolves when the last one that was asked for is over. */
@@ -29,6 +32,11 @@ export class Exchanges {
   /** What says to other workers that a value is of this replica. */
   get replica(): number {
     return this.seat?.number ?? 0;
+  }
+
+  /** When its passes may run beside those of other replicas. */
+  get turn(): Turn {
+    return { line: this.seat?.line ?? '', place: this.place };
   }
 
   /** @throws Error when one has failed. */

@@ -73,7 +73,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     this.bucketBytes = bucketBytes;
     this.exchanges = new Exchanges(options.group);
     this.forward = ((...args: never[]) => {
-      replicas.onForward?.(this);
+      replicas.onForward?.(this, this.exchanges.turn);
       return (module.forward as (...a: never[]) => unknown)(...args);
     }) as M['forward'];
   }

@@ -15,8 +15,22 @@ export interface RunningReplica {
   fail(cause: unknown): void;
 }
 
+/**
+ * When a replica's passes may run beside those of others. Those of one line make theirs one after the other, in the order in which they were
+ * made, which is the same on all members. Those of different lines meet apart: any order between them might have workers wait for each
+ * other in a circle.
+ */
+export interface Turn {
+  /** The line of meetings of its group; '' for all of which nobody knows that. */
+  readonly line: string;
+  /** Which of this worker's it is. */
+  readonly place: number;
+}
+
 /** Called synchronously before each forward of a `DistributedDataParallel`; distributed autograd listens. */
-export const replicas: { onForward: ((replica: RunningReplica) => void) | undefined } = { onForward: undefined };
+export const replicas: { onForward: ((replica: RunningReplica, turn: Turn) => void) | undefined } = {
+  onForward: undefined,
+};
 
 /** The mean over a group, for a data-parallel pass; the caller owns the answer, and nobody has the tensor any more when it comes. */
 export type PartReduce = (
