@@ -47,6 +47,8 @@ export class GraphTask implements LocalGraph<Grads> {
   private readonly seen = new Set<Node>();
   private readonly starts: SendRpcBackward[] = [];
   private readonly places = new Map<Node, Place>();
+  /** Whether all that the pass reaches here is known. */
+  private sealed = false;
   private readonly rootRanks: number[] = [];
   private readonly captured = new Map<AccumulateGrad, Tensor>();
   /** Leaves captured in the run that is going on: what they got may still be aliased by its temporaries. */
@@ -107,6 +109,7 @@ export class GraphTask implements LocalGraph<Grads> {
     const visited = new Set<Node>();
     for (const node of [...entries, ...order]) this.number(node, visited);
     this.seen.clear();
+    this.sealed = true;
   }
 
   run(start: { readonly message: number; readonly grads: Grads } | 'roots'): Fired<Grads>[] {
@@ -131,12 +134,13 @@ export class GraphTask implements LocalGraph<Grads> {
   commit(): void {
     if (this.ready.length > 0) throw new InvariantError('a backward pass ended with functions left to run');
     this.context.gradients.commit(this.pass, this.captured);
+    this.context.replicas?.commit();
     this.clear();
   }
 
   discard(failure?: Failure): void {
     const cause = new Error(failure?.text ?? 'a backward pass failed before its gradients were combined');
-    this.context.replicas?.fail(cause);
+    this.context.replicas?.fail(cause, (replica) => this.mayReach(replica));
     this.failed = cause;
     this.over?.abort(cause);
     for (const grad of this.captured.values()) grad.release();
@@ -169,6 +173,12 @@ export class GraphTask implements LocalGraph<Grads> {
   /** Whether a gradient was captured for any parameter of `replica`. */
   reaches(replica: Replica): boolean {
     return replica.parameters().some((parameter) => this.captured.has(leafOf(parameter)));
+  }
+
+  /** Whether the pass would have come to any parameter of `replica`, as far as is known. */
+  private mayReach(replica: Replica): boolean {
+    if (!this.sealed || this.reaches(replica)) return true;
+    return replica.parameters().some((parameter) => this.places.has(leafOf(parameter)));
   }
 
   private clear(): void {

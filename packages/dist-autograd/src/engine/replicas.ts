@@ -1,4 +1,4 @@
-/** @file Replicated modules in a context: which of them take part in a pass, so that their gradients are their group's. */
+/** @file Replicated modules in a context: which of them take part in a pass, so that their gradients are their group's, and who is told when it fails. */
 import type { RunningReplica, Turn } from '@backwire/tensor/internal';
 
 /** What is needed of a `nn.DistributedDataParallel`. */
@@ -14,6 +14,8 @@ interface Entry {
   readonly turn: Turn;
   /** Whether it ran since the last pass. */
   fresh: boolean;
+  /** Whether the pass that is going on combines it, or has. */
+  due: boolean;
 }
 
 export class Replicas {
@@ -27,7 +29,7 @@ export class Replicas {
   /** A replica runs forward. */
   note(replica: Replica, turn: Turn): void {
     const entry = this.ran.get(replica);
-    if (entry === undefined) this.ran.set(replica, { turn, fresh: true });
+    if (entry === undefined) this.ran.set(replica, { turn, fresh: true, due: false });
     else entry.fresh = true;
   }
 
@@ -38,7 +40,7 @@ export class Replicas {
   combine(pass: Captured): Promise<void> | undefined {
     const due = [...this.ran].filter(([replica, { fresh }]) => fresh || pass.reaches(replica));
     if (due.length === 0) return undefined;
-    for (const [, entry] of due) entry.fresh = false;
+    for (const [, entry] of due) Object.assign(entry, { fresh: false, due: true });
     due.sort(([, { turn: a }], [, { turn: b }]) => a.place - b.place);
     const lines = new Map<string, Promise<void>>();
     for (const [replica, { turn }] of due) {
@@ -48,9 +50,21 @@ export class Replicas {
     return Promise.all(lines.values()).then(() => undefined);
   }
 
-  /** The pass failed before its gradients were combined: the others of the group may have gone on. */
-  fail(cause: unknown): void {
-    for (const [replica, { fresh }] of this.ran) if (fresh) replica.fail(cause);
+  /** The pass that was going on counts. */
+  commit(): void {
+    for (const entry of this.ran.values()) entry.due = false;
+  }
+
+  /**
+   * A pass failed here. The groups of all that it would have combined go on without this worker's gradients, or have: of those that are due,
+   * those that ran since the last pass, and those that it `mayReach`.
+   */
+  fail(cause: unknown, mayReach: (replica: Replica) => boolean = () => true): void {
+    for (const [replica, entry] of this.ran) {
+      const struck = entry.fresh || entry.due || mayReach(replica);
+      entry.due = false;
+      if (struck) replica.fail(cause);
+    }
   }
 
   clear(): void {
