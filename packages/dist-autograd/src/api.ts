@@ -9,7 +9,7 @@ import {
   type To,
   type WorkerInfo,
 } from '@backwire/rpc';
-import { CALL_OPTIONS, checkFunction, refuseUnknown, type ExtensionHost } from '@backwire/rpc/internal';
+import { checkFunction, type ExtensionHost } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import type { Parameter, Tensor } from '@backwire/tensor';
 import { ambient, replicas, runWith, type RunningReplica, type Turn } from '@backwire/tensor/internal';
@@ -20,8 +20,6 @@ import { AutogradSession, EXTENSION_NAME } from './extension.ts';
 
 /** The id of a distributed autograd context: the creator's id in the upper 16 bits, its counter below. */
 export type ContextId = bigint & { readonly __contextId: true };
-
-const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainGraph', 'mode']);
 
 /** Distributed autograd of one agent, whatever protocol it speaks. */
 export interface Autograd {
@@ -149,7 +147,8 @@ export async function context<T>(fn: (contextId: ContextId) => Promise<T>): Prom
 /**
  * Computes the gradients of `roots`, scalars on this worker that are summed, for all leaves on all workers that they depend on, and adds
  * them to the context, each on its leaf's worker; no `.grad` is touched. Resolves when every worker is done. A pass that fails on any
- * worker leaves no gradients behind on any.
+ * worker leaves no gradients behind on any. After one that fails, or cannot begin, the groups of the context's replicated modules are told,
+ * as they wait for this worker: they make no further pass with them.
  *
  * `timeoutMs` bounds the whole pass; the default is the agent's.
  *
@@ -175,8 +174,9 @@ export async function backward(
   roots: readonly Tensor[],
   options: BackwardOptions = {},
 ): Promise<void> {
-  refuseUnknown(options, BACKWARD_OPTIONS, 'backward()');
-  await sessionOf(options.agent ?? currentAgent()).backward(contextId, roots, options);
+  // That they are options at all is seen with all else that is checked: there the context's replicas are known.
+  const agent = (options as BackwardOptions | null)?.agent ?? currentAgent();
+  await sessionOf(agent).backward(contextId, roots, options);
 }
 
 /**

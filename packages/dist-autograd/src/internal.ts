@@ -2,7 +2,7 @@
 export { provideAutograd, sessionOf, type Autograd, type RemoteModules, type RemoteOptimizers } from './api.ts';
 export { errorOf, failureOf } from './failure.ts';
 export { GraphTask } from './engine/graph-task.ts';
-export { checkRoots } from './engine/roots.ts';
+export { checkOptions, checkRoots } from './engine/roots.ts';
 export { AutogradSession, EXTENSION_NAME } from './extension.ts';
 export { RecvRpcBackward, SendRpcBackward, type Grads } from './engine/functions.ts';
 export type { Fired } from './protocol/pass-types.ts';

@@ -25,7 +25,7 @@ import {
 } from '@backwire/wire/internal';
 import type { Grads } from './engine/functions.ts';
 import { GraphTask } from './engine/graph-task.ts';
-import { checkMode, checkRoots } from './engine/roots.ts';
+import { checkOptions, checkRoots } from './engine/roots.ts';
 import { errorOf, failureOf } from './failure.ts';
 import type { LiveContext } from './live-context.ts';
 import { PartQueue } from './part-queue.ts';
@@ -78,11 +78,8 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   backward(find: () => LiveContext, roots: readonly Tensor[], options: BackwardOptions): Promise<void> {
     return new Promise<void>((resolve, reject) => {
       const context = find();
-      checkRoots(roots);
-      checkMode(options.mode);
-      const timeoutMs = this.host.timeoutMs(options);
+      const timeoutMs = this.check(context, roots, options);
       const { signal } = options;
-      if (signal?.aborted === true) throw new RpcError('cancelled', 'backward was cancelled', { cause: signal.reason });
       const flags = { retainGraph: options.retainGraph ?? false, fast: options.mode === 'fast' };
       let stop: (() => void) | undefined;
       let ended = false;
@@ -178,6 +175,21 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   }
 
   // Below the port.
+
+  /** The time that a pass has. @throws what is wrong with it; the context's replicas are given up, as in any pass that fails. */
+  private check(context: LiveContext, roots: readonly Tensor[], options: BackwardOptions): number {
+    try {
+      checkOptions(options);
+      checkRoots(roots);
+      const { signal } = options;
+      if (signal?.aborted === true) throw new RpcError('cancelled', 'backward was cancelled', { cause: signal.reason });
+      return this.host.timeoutMs(options);
+    } catch (error) {
+      // Those of a pass that is in progress get what they wait for.
+      if (context.pass === undefined) context.replicas.fail(error);
+      throw error;
+    }
+  }
 
   private start(
     context: LiveContext,

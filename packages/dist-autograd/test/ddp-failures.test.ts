@@ -1,6 +1,6 @@
 /** Passes that fail on one worker: everybody whose replicas they would have combined is told, and by whom. */
 import { rpcInfo } from '@backwire/rpc';
-import { tensor, type nn } from '@backwire/tensor';
+import { tensor, type nn, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { expectClean, useAgents } from './agents.ts';
 import { gradientIn, passOver, replicasAt, type Replica } from './replica-models.ts';
@@ -23,6 +23,8 @@ function expectTold(error: unknown, by: number, why: RegExp): void {
   expect(String(error)).toMatch(why);
   expect(rpcInfo(error)?.code).toBe('failed-precondition');
 }
+
+const REFUSED = /may be out of step with its group since a pass failed/;
 
 function throwsOn(replica: Replica, text: string, when: () => boolean = () => true): void {
   replica.module.weight.registerHook((grad) => {
@@ -115,6 +117,75 @@ describe('a second pass over a retained graph', () => {
       ),
     );
     expect(found).toEqual([22, 22]);
+    await expectClean(agents);
+  });
+});
+
+describe('a pass that cannot begin', () => {
+  const wrong: readonly [string, (loss: Tensor) => unknown, RegExp, (object | null)?][] = [
+    ['a root needs no gradient', (loss) => [loss.detach()], /requires_grad not set on root 0/],
+    ['there are no roots', () => [], /No tensors provided for gradient computation/],
+    ['its roots are no list', (loss) => loss, /roots must be a list of tensors/],
+    ['there is no such mode', (loss) => [loss], /the mode of a backward pass is 'smart' or 'fast'/, { mode: 'faster' }],
+    ['it was cancelled before', (loss) => [loss], /backward was cancelled/, { signal: AbortSignal.abort() }],
+    ['its time is no number', (loss) => [loss], /timeoutMs/, { timeoutMs: NaN }],
+    ['it has an option that there is not', (loss) => [loss], /retain/, { retain: true }],
+    ['its options are none', (loss) => [loss], /the options of backward\(\) are an object/, null],
+  ];
+  it.each(wrong)('on one worker, as %s, tells the others', async (_what, rootsOf, text, options) => {
+    const a = replicasAt(agents, [0, 1]);
+    const [told, own] = await Promise.all([
+      pass(0, [a.get(0)!, 1]),
+      inContext(1, (id) =>
+        backward(
+          id,
+          rootsOf(a.get(1)!.forward(1)) as Tensor[],
+          options === null ? (null as never) : { ...TIMED, ...options },
+        ),
+      ),
+    ]);
+    expect(String(own)).toMatch(text);
+    expect(String(own)).not.toMatch(/Error on Node/);
+    expectTold(told, 1, text);
+    expect(String(await pass(1, [a.get(1)!, 1]))).toMatch(REFUSED);
+    await expectClean(agents);
+  });
+
+  it('tells the others at a second pass too', async () => {
+    const a = replicasAt(agents, [0, 1]);
+    const twice = (rank: number): Promise<unknown> =>
+      inContext(rank, async (id) => {
+        const loss = a.get(rank)!.forward(1);
+        await backward(id, [loss], { retainGraph: true, ...TIMED });
+        await backward(id, [rank === 1 ? loss.detach() : loss], TIMED);
+      });
+    const [told, own] = await Promise.all([twice(0), twice(1)]);
+    expect(String(own)).toMatch(/requires_grad not set on root 0/);
+    expectTold(told, 1, /requires_grad not set on root 0/);
+    await expectClean(agents);
+  });
+
+  it('as another is in progress, leaves that one and its replicas alone', async () => {
+    const a = replicasAt(agents, [0, 1]);
+    const found = await Promise.all(
+      [0, 1].map((rank) =>
+        inContext(rank, async (id) => {
+          const loss = a.get(rank)!.forward(1 + 2 * rank);
+          const first = backward(id, [loss], { retainGraph: true, ...TIMED });
+          await expect(backward(id, [loss], TIMED)).rejects.toThrow(/a backward pass is in progress/);
+          await first;
+          return gradientIn(id, a.get(rank)!);
+        }),
+      ),
+    );
+    expect(found).toEqual([2, 2]);
+    await expectClean(agents);
+  });
+
+  it('is not what a context is that ends after a forward alone', async () => {
+    const a = replicasAt(agents, [0, 1]);
+    for (const rank of [0, 1]) await inContext(rank, () => Promise.resolve(a.get(rank)!.forward(1)));
+    expect(await Promise.all([0, 1].map((rank) => pass(rank, [a.get(rank)!, 1 + 2 * rank])))).toEqual([[2], [2]]);
     await expectClean(agents);
   });
 });

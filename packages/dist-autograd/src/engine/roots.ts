@@ -1,5 +1,5 @@
-/** @file What may be a root of a distributed backward pass, in PyTorch's words. */
-import { invalidArgument } from '@backwire/rpc/internal';
+/** @file What may be a root of a distributed backward pass, in PyTorch's words, and which options it has. */
+import { CALL_OPTIONS, invalidArgument, refuseUnknown } from '@backwire/rpc/internal';
 import { DisposedError, Tensor } from '@backwire/tensor';
 import { kindOf } from '@backwire/tensor/internal';
 
@@ -26,8 +26,15 @@ export function checkRoots(roots: unknown): asserts roots is readonly Tensor[] {
   }
 }
 
-/** @throws RpcError 'invalid-argument' for a mode that there is not: programs without types may have misspelt it. */
-export function checkMode(mode: unknown): void {
+const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainGraph', 'mode']);
+
+/**
+ * Programs without types may have misspelt them.
+ * @throws RpcError 'invalid-argument' for an option or a mode that there is not; TypeError when they are no object.
+ */
+export function checkOptions(options: { readonly mode?: unknown }): void {
+  refuseUnknown(options, BACKWARD_OPTIONS, 'backward()');
+  const { mode } = options;
   if (mode === undefined || mode === 'smart' || mode === 'fast') return;
   throw invalidArgument(
     `the mode of a backward pass is 'smart' or 'fast', got ${typeof mode === 'string' ? mode : typeof mode}`,

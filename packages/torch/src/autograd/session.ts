@@ -2,6 +2,7 @@
 import {
   addRecvRpcBackward,
   addSendRpcBackward,
+  checkOptions,
   checkRoots,
   type Autograd,
   type LiveContext,
@@ -94,6 +95,7 @@ export class TorchAutograd implements Autograd, Wraps {
     const timeoutMs = options.timeoutMs ?? this.host.caller.defaultTimeoutMs;
     return new Promise<void>((resolve, reject) => {
       const context = this.find(id);
+      checkOptions(options);
       checkRoots(roots);
       let timer: NodeJS.Timeout | undefined;
       const pass = this.begin(context, roots, options.retainGraph ?? false, {
