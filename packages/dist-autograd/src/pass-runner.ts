@@ -105,6 +105,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     context.forgetParting();
     const isReleased = (id: bigint): boolean => this.contexts.find(id) === undefined;
     context.gradients.confirm(pass, options.failed);
+    context.replicas.confirm(pass, options.failed);
     return new GraphTask(context, pass, (roots ?? []) as readonly Tensor[], options.retainGraph, isReleased, this.host);
   }
 
@@ -163,8 +164,13 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     return true;
   }
 
-  rollback(context: LiveContext, pass: PassId): boolean {
+  rollback(context: LiveContext, pass: PassId, { text }: Failure): boolean {
+    context.replicas.undo(pass, new Error(text));
     return context.gradients.rollback(pass);
+  }
+
+  missed(context: LiveContext, { text }: Failure): void {
+    context.replicas.fail(new Error(text));
   }
 
   settled(context: LiveContext, _pass: PassId, failure?: Failure): void {
@@ -186,7 +192,10 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       return this.host.timeoutMs(options);
     } catch (error) {
       // Those of a pass that is in progress get what they wait for.
-      if (context.pass === undefined) context.replicas.fail(error);
+      if (context.pass === undefined) {
+        context.replicas.fail(error);
+        this.machine.refuse(context, failureOf(error));
+      }
       throw error;
     }
   }

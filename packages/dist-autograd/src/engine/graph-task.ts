@@ -134,7 +134,7 @@ export class GraphTask implements LocalGraph<Grads> {
   commit(): void {
     if (this.ready.length > 0) throw new InvariantError('a backward pass ended with functions left to run');
     this.context.gradients.commit(this.pass, this.captured);
-    this.context.replicas?.commit();
+    this.context.replicas?.commit(this.pass);
     this.clear();
   }
 

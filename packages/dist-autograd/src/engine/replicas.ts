@@ -1,5 +1,7 @@
 /** @file Replicated modules in a context: which of them take part in a pass, so that their gradients are their group's, and who is told when it fails. */
 import type { RunningReplica, Turn } from '@backwire/tensor/internal';
+import { MAX_UNCONFIRMED } from '../limits.ts';
+import { sameMember, samePass, type PassId } from '../protocol/ids.ts';
 
 /** What is needed of a `nn.DistributedDataParallel`. */
 export type Replica = RunningReplica;
@@ -18,8 +20,16 @@ interface Entry {
   due: boolean;
 }
 
+/** What one pass combined. */
+interface Combined {
+  readonly pass: PassId;
+  readonly replicas: readonly Replica[];
+}
+
 export class Replicas {
   private readonly ran = new Map<Replica, Entry>();
+  /** Of passes that are done here and may yet fail elsewhere. */
+  private combined: Combined[] = [];
 
   /** Whether none ever ran here. */
   get empty(): boolean {
@@ -50,9 +60,28 @@ export class Replicas {
     return Promise.all(lines.values()).then(() => undefined);
   }
 
-  /** The pass that was going on counts. */
-  commit(): void {
-    for (const entry of this.ran.values()) entry.due = false;
+  /** The pass that was going on is done here. */
+  commit(pass: PassId): void {
+    const due = [...this.ran].filter(([, entry]) => entry.due);
+    if (due.length === 0) return;
+    for (const [, entry] of due) entry.due = false;
+    this.combined.push({ pass, replicas: due.map(([replica]) => replica) });
+    if (this.combined.length > MAX_UNCONFIRMED) this.combined.shift();
+  }
+
+  /** A pass that was done here failed elsewhere: its gradients are taken back, while other members may have stepped with theirs. */
+  undo(pass: PassId, cause: unknown): void {
+    const undone = this.combined.filter((known) => samePass(known.pass, pass));
+    if (undone.length === 0) return;
+    this.combined = this.combined.filter((known) => !undone.includes(known));
+    for (const { replicas } of undone) for (const replica of replicas) replica.fail(cause);
+  }
+
+  /** An origin began its next pass: those before have succeeded, but for `failed`. */
+  confirm(pass: PassId, failed: readonly number[]): void {
+    for (const known of this.combined.filter((one) => sameMember(one.pass, pass) && one.pass.n < pass.n))
+      if (failed.includes(known.pass.n)) this.undo(known.pass, new Error('an earlier backward pass failed elsewhere'));
+      else this.combined = this.combined.filter((one) => one !== known);
   }
 
   /**
@@ -69,5 +98,6 @@ export class Replicas {
 
   clear(): void {
     this.ran.clear();
+    this.combined = [];
   }
 }

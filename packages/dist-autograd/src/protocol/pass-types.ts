@@ -87,7 +87,9 @@ export interface PassPort<G, C> {
   /** Opens the local graph; `roots` only at the origin. */
   open(context: C, pass: PassId, options: PassOptions, roots: unknown): LocalGraph<G>;
   /** Takes back what a pass added to the context here; returns whether there was anything. */
-  rollback(context: C, pass: PassId): boolean;
+  rollback(context: C, pass: PassId, failure: Failure): boolean;
+  /** A pass in the context failed before it came here. */
+  missed?(context: C, failure: Failure): void;
   /**
    * This worker's part has run. Begins what must be done with its gradients before they count, for which the acknowledgement or the
    * failure of `token` is given later; false when there is nothing.

@@ -86,6 +86,14 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     return id;
   }
 
+  /** A pass of ours that cannot even begin, in a context where none is in progress: everybody is told, as of one that failed. */
+  refuse(context: C, failure: Failure): void {
+    const { worker, incarnation } = this.self;
+    const id: PassId = { worker, incarnation, n: ++this.passes };
+    finish(context, id);
+    this.spread(context, id, this.prefixed(failure), undefined);
+  }
+
   /** A peer reached receive functions of ours: `messages` are the send functions they belong to. */
   onDiscover(
     context: C | undefined,
@@ -153,11 +161,14 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   onAbort(context: C, from: number, pass: PassId, failure: Failure): void {
     const state = context.pass;
     if (state !== undefined && samePass(state.id, pass)) return this.fail(context, state, failure, from);
-    const undone = this.port.rollback(context, pass);
+    const undone = this.port.rollback(context, pass, failure);
     const unspread = context.unspread !== undefined && samePass(context.unspread, pass);
-    if (!undone && !unspread && isFinished(context, pass)) return;
+    const finished = isFinished(context, pass);
+    if (!undone && !unspread && finished) return;
     if (unspread) context.unspread = undefined;
     finish(context, pass);
+    // What it would have done here another one that is in progress does.
+    if (!finished && state === undefined) this.port.missed?.(context, failure);
     this.spread(context, pass, failure, from);
   }
 
