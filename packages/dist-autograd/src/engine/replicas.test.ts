@@ -21,7 +21,7 @@ const pass = (n: number, worker = 0) => ({ worker, incarnation: 1, n });
 /** Notes replicas of one line each, in the order in which they were made. */
 function noted(...made: Fake[]): Replicas {
   const replicas = new Replicas();
-  made.forEach((replica, place) => replicas.note(replica, { line: {}, place }));
+  made.forEach((replica, place) => replicas.note(replica, { line: `${place}`, place }));
   return replicas;
 }
 
@@ -30,9 +30,9 @@ const combines = { reaches: () => true, combine: () => Promise.resolve() };
 it('combines those of one line in the order in which they were made, and no later one when one fails', async () => {
   const [a, b, c] = [fake(), fake(), fake()];
   const replicas = new Replicas();
-  const line = {};
+  const line = 'one';
   replicas.note(c, { line, place: 3 });
-  replicas.note(b, { line: {}, place: 2 });
+  replicas.note(b, { line: 'other 1', place: 2 });
   replicas.note(a, { line, place: 1 });
   const begun: Replica[] = [];
   const ends: (() => void)[] = [];
@@ -56,7 +56,7 @@ it('gives up all that ran as long as it is not known what a pass reaches, and el
   const replicas = noted(a, b, c);
   await replicas.combine(combines);
   replicas.commit(pass(1));
-  replicas.note(c, { line: {}, place: 2 });
+  replicas.note(c, { line: 'other 2', place: 2 });
   replicas.fail('why', (replica) => replica === b);
   expect([a, b, c].map(({ failed }) => failed)).toEqual([[], ['why'], ['why']]);
   replicas.fail('then');
@@ -68,7 +68,7 @@ it('gives up what was combined in a pass that fails elsewhere, until that is kno
   const replicas = noted(a);
   await replicas.combine(combines);
   replicas.commit(pass(1));
-  replicas.note(b, { line: {}, place: 1 });
+  replicas.note(b, { line: 'other 3', place: 1 });
   await replicas.combine({ ...combines, reaches: () => false });
   replicas.commit(pass(2));
   // Another origin's says nothing of these.
