@@ -1,6 +1,6 @@
-/** @file The examples' data. They are programs and no package to import, so they are loaded from where they are. */
+/** @file The examples' data. They are programs and no package to import, so they are loaded from where they are, or where they are published. */
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 
 interface Digits {
   readonly count: number;
@@ -42,11 +42,25 @@ export function exampleFile(path: string): URL {
   return new URL(`../../apps/examples/src/${path}`, import.meta.url);
 }
 
-const load = async (path: string): Promise<unknown> => import(exampleFile(path).href);
+const DIGITS = 'shared/mnist.ts';
+const RANDOM = 'shared/random.ts';
+const TEXT = '03-rnn-remote-embedding/corpus.ts';
+/** All that is loaded here. */
+export const EXAMPLES: readonly URL[] = [DIGITS, RANDOM, TEXT].map(exampleFile);
 
-export const { PIXELS, CLASSES, readDigits, shard, batchOf } = (await load('shared/mnist.ts')) as Mnist;
-export const { generator, permutation } = (await load('shared/random.ts')) as Random;
-export const { readCorpus, windows } = (await load('03-rnn-remote-embedding/corpus.ts')) as Text;
+/** The directory of the published ones, for programs that run as published. */
+export const PUBLISHED_EXAMPLES = 'BENCH_EXAMPLES';
+
+const load = async (path: string): Promise<unknown> => {
+  const published = process.env[PUBLISHED_EXAMPLES];
+  return import(
+    published === undefined ? exampleFile(path).href : new URL(`${basename(path, '.ts')}.mjs`, published).href
+  );
+};
+
+export const { PIXELS, CLASSES, readDigits, shard, batchOf } = (await load(DIGITS)) as Mnist;
+export const { generator, permutation } = (await load(RANDOM)) as Random;
+export const { readCorpus, windows } = (await load(TEXT)) as Text;
 
 /** Where the four files of the digits are. */
 export function digitsFolder(): string {

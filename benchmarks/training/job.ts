@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { exampleFile } from './examples.ts';
+import { exampleFile, EXAMPLES, PUBLISHED_EXAMPLES } from './examples.ts';
 import { publish } from '../published.ts';
 import { gradientsFile } from './gradients.ts';
 import type { RoleSign } from './profile.ts';
@@ -72,21 +72,35 @@ async function runNode(
   return stdout;
 }
 
-const examples = new Map<string, Promise<URL>>();
+const published = new Map<string, Promise<URL>>();
 
-/** An example's program as it is published, until this process ends. */
-function publishedExample(name: string): Promise<URL> {
-  const known = examples.get(name);
+/** The first of some programs, of a name, as it is published with the others, until this process ends. */
+function publishedFirst(name: string, sources: readonly URL[], parent?: URL): Promise<URL> {
+  const known = published.get(name);
   if (known !== undefined) return known;
-  const sources = ['main.ts', 'worker.ts']
-    .map((file) => exampleFile(`${name}/${file}`))
-    .filter((file) => existsSync(file));
-  const made = publish(sources, exampleFile('../out-tsc/')).then(({ programs, dispose }) => {
+  const made = publish(sources, parent).then(({ programs, dispose }) => {
     process.once('exit', dispose);
     return programs[0] as URL;
   });
-  examples.set(name, made);
+  published.set(name, made);
   return made;
+}
+
+/** From where the packages of the examples are found. */
+const EXAMPLES_OUT = exampleFile('../out-tsc/');
+
+function publishedExample(name: string): Promise<URL> {
+  const sources = ['main.ts', 'worker.ts']
+    .map((file) => exampleFile(`${name}/${file}`))
+    .filter((file) => existsSync(file));
+  return publishedFirst(name, sources, EXAMPLES_OUT);
+}
+
+/** A program of this suite as it is published, and what it needs in its environment. */
+export async function publishedProgram(source: URL): Promise<{ program: URL; env: Record<string, string> }> {
+  const program = await publishedFirst(source.pathname, [source]);
+  const examples = await publishedFirst('examples', EXAMPLES, EXAMPLES_OUT);
+  return { program, env: { [PUBLISHED_EXAMPLES]: examples.href } };
 }
 
 /** Runs an example with `args` and reads the summary that it writes. @throws Error where another backend than was asked for has computed. */

@@ -1,7 +1,17 @@
 /** @file The main job's model as DistributedDataParallel of two workers, which average their gradients after each batch. */
 import { freePort, start } from '../processes.ts';
 import { digitsFolder } from './examples.ts';
-import { type Job, lastPass, ownEnvironment, PASS, passes, runPlain, runPython, type Run } from './job.ts';
+import {
+  type Job,
+  lastPass,
+  ownEnvironment,
+  PASS,
+  passes,
+  publishedProgram,
+  runPlain,
+  runPython,
+  type Run,
+} from './job.ts';
 import type { Replica } from './replicas-worker.ts';
 
 const BATCH = 128;
@@ -16,11 +26,13 @@ export const replicas: Job = {
   amount: { quick: PASS, full: 5 * PASS, cpu: 2_560 },
   async ours(backend, digits, flags) {
     const store = `tcp://127.0.0.1:${await freePort()}`;
+    const source = new URL('./replicas-worker.ts', import.meta.url);
+    // Profiles name the sources.
+    const { program, env } = flags.length > 0 ? { program: source, env: {} } : await publishedProgram(source);
     const workers = await Promise.all(
-      Array.from({ length: WORKERS }, (_, rank) => {
-        const env = { ...ownEnvironment(backend), BENCH_STORE: store, BENCH_RANK: String(rank) };
-        return start(new URL('./replicas-worker.ts', import.meta.url), env, flags);
-      }),
+      Array.from({ length: WORKERS }, (_, rank) =>
+        start(program, { ...env, ...ownEnvironment(backend), BENCH_STORE: store, BENCH_RANK: String(rank) }, flags),
+      ),
     );
     try {
       const [limit, times] = passes(digits);
@@ -45,5 +57,5 @@ export const replicas: Job = {
   // One process takes the batches of both workers in one: the same steps. One pass is enough: its rate stays what it is.
   plain: (backend, digits) =>
     runPlain('parameterServer', backend, { digits: passes(digits)[0], batch: BATCH * WORKERS, lr: LR }),
-  roles: [{ role: 'a worker', sign: /replicas-worker\.ts$/ }],
+  roles: [{ role: 'a worker', sign: /replicas-worker\.m?[tj]s$/ }],
 };

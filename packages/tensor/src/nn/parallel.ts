@@ -57,7 +57,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private readonly group: ProcessGroup | undefined;
   private readonly bucketBytes: number;
   private hook: Hook | undefined;
-  private layout: readonly BucketPlan[] | undefined;
+  /** Which parameters travel together, as the group has agreed on for these. */
+  private layout: { readonly of: readonly Parameter[]; readonly plans: readonly BucketPlan[] } | undefined;
   private readonly exchanges: Exchanges;
   private pass = 0;
   /** Inside `join`: passes this worker has made since it began. */
@@ -248,8 +249,10 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private planned(gradientOf: GradientOf): readonly BucketPlan[] | undefined {
     const parameters = this.trained();
     if (this.alone) return this.plan(new Set(parameters.filter((p) => isSparse(gradientOf(p)))));
-    const known = this.layout?.flatMap((plan) => plan.parameters);
-    return known?.length === parameters.length && parameters.every((p) => known.includes(p)) ? this.layout : undefined;
+    const { layout } = this;
+    return layout?.of.length === parameters.length && parameters.every((p, i) => p === layout.of[i])
+      ? layout.plans
+      : undefined;
   }
 
   private trained(): Parameter[] {
@@ -257,8 +260,10 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   }
 
   private plan(sparse: ReadonlySet<Parameter>): readonly BucketPlan[] {
-    const parameters = this.trained();
-    return (this.layout = planBuckets(parameters, (i) => sparse.has(parameters[i] as Parameter), this.bucketBytes));
+    const of = this.trained();
+    const plans = planBuckets(of, (i) => sparse.has(of[i] as Parameter), this.bucketBytes);
+    this.layout = { of, plans };
+    return plans;
   }
 
   /**
