@@ -7,7 +7,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { Random } from '@backwire/testing';
 import { full, nn, Parameter, zeros, type Tensor } from '@backwire/tensor';
 import { expect, it } from 'vitest';
-import { allGather, processGroup, rpcInfo } from '../src/index.ts';
+import { allGather, createAgent, processGroup, rpcInfo } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
@@ -26,7 +26,7 @@ class Net extends nn.Module {
 type Hook = 'none' | 'mean' | 'sum' | 'twice' | 'gather';
 /** What a hook gives on of its bucket. */
 type Given = 'all' | 'signal' | 'nothing';
-const FAULTS = ['none', 'backward throws', 'hook throws', 'freezes', 'leaves', 'join throws'] as const;
+const FAULTS = ['none', 'backward throws', 'hook throws', 'freezes', 'leaves', 'begins anew', 'join throws'] as const;
 
 interface Loop {
   readonly hook: Hook;
@@ -154,6 +154,7 @@ class Program {
         for (let i = random.int(0, 10); i > 0; i--) await turn();
         const faulty = state.batch === at.batch;
         if (faulty && this.is('leaves', rank, loop)) await this.cluster.at(rank).shutdown({ graceful: false });
+        if (faulty && this.is('begins anew', rank, loop)) await beginAnew(this.cluster, rank);
         if (faulty && this.is('freezes', rank, loop)) model.module.a.requiresGrad = false;
         if (faulty && this.is('join throws', rank, loop)) throw new Fault('in the loop');
         outcomes.push(await this.batch(model, this.slope(rank, loop, state.batch)));
@@ -176,6 +177,29 @@ class Program {
     return { gradient: all.size === 1 ? ([...all][0] as number) : NaN };
   }
 }
+
+/** A worker goes without a word, and another of its name comes. */
+async function beginAnew(cluster: Cluster, rank: number): Promise<void> {
+  await cluster.at(rank).shutdown({ graceful: false });
+  const { store, agents } = cluster;
+  const about = { name: `w${rank}`, rank, worldSize: agents.length, store, initTimeoutMs: 20_000 };
+  agents[rank] = await createAgent(about);
+}
+
+/** Whether all know of all others as they are. */
+function allKnown({ agents }: Cluster): boolean {
+  const lives = agents.map((agent) => agent as unknown as Agent);
+  return lives.every((one) =>
+    lives.every(
+      ({ name, incarnation }) =>
+        name === one.name ||
+        one.members.others().some((other) => other.worker.name === name && other.incarnation === incarnation),
+    ),
+  );
+}
+
+/** Whether a worker goes: the others may be told at any batch, as its loops are at batches of their own. */
+const goes = (fault: Plan['fault']): boolean => fault === 'leaves' || fault === 'begins anew';
 
 /** A group of the program's that does as the other, and inherits what it does not know of. */
 function inheriting(group: nn.ProcessGroup): nn.ProcessGroup {
@@ -207,7 +231,7 @@ class Asking implements nn.ProcessGroup {
 /** What a worker may be told, when the loop went wrong elsewhere. */
 function isTold(error: unknown, fault: Plan['fault']): boolean {
   if (/out of step with its group/.test((error as Error).message)) return true;
-  return rpcInfo(error)?.code === (fault === 'leaves' ? 'barrier-broken' : 'failed-precondition');
+  return rpcInfo(error)?.code === (goes(fault) ? 'barrier-broken' : 'failed-precondition');
 }
 
 /** Values that wait at meetings of any worker that still runs. */
@@ -231,21 +255,22 @@ async function run(seed: number): Promise<void> {
       for (const [loop, outcomes] of loops.entries())
         for (const [batch, outcome] of outcomes.entries()) {
           const where = `worker ${rank}, loop ${loop}, batch ${batch}; ${about}`;
-          const withLeaver = plan.fault === 'leaves' && (plan.loops[loop] as Loop).members.includes(plan.at.rank);
+          const withLeaver = goes(plan.fault) && (plan.loops[loop] as Loop).members.includes(plan.at.rank);
           const struck = withLeaver || (loop === 0 && plan.fault !== 'none');
           const faulty = struck && (loop > 0 || batch >= plan.at.batch);
           if ('gradient' in outcome) {
             expect(outcome.gradient, where).toBe(program.expected(loop, batch));
             // Who leaves does so for all its loops, which are at batches of their own.
-            expect(faulty && plan.fault !== 'leaves', where).toBe(false);
+            expect(faulty && !goes(plan.fault), where).toBe(false);
           } else if (rank !== plan.at.rank || loop > 0) {
-            if (plan.fault === 'leaves' && rank === plan.at.rank) continue;
+            if (goes(plan.fault) && rank === plan.at.rank) continue;
             expect(faulty, `${where}: ${String(outcome.error)}`).toBe(true);
             expect(isTold(outcome.error, plan.fault), `${where}: ${String(outcome.error)}`).toBe(true);
           }
         }
     await until(() => waiting(cluster) === 0, `nothing waits; ${about}`);
     if (plan.fault === 'leaves') return;
+    await until(() => allKnown(cluster), `all know each other; ${about}`);
     const again = new Program({ ...plan, fault: 'none', joined: false }, cluster, seed);
     const found = await Promise.all(cluster.agents.map((_, rank) => again.worker(rank)));
     for (const loops of found)

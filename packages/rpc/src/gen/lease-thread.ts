@@ -1506,6 +1506,7 @@ const ROOT = Object.freeze({
 	agent: void 0,
 	call: void 0,
 	waitAll: void 0,
+	exchange: void 0,
 	contextId: void 0
 });
 var SynchronousCarrier = class {
