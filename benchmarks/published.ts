@@ -27,6 +27,7 @@ export async function publish(
       entryPoints: files,
       outdir: directory,
       outExtension: { '.js': '.mjs' },
+      entryNames: '[name]',
       bundle: true,
       platform: 'node',
       format: 'esm',
