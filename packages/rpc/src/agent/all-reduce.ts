@@ -49,7 +49,13 @@ export async function reduceInParts(
     // One line at a time says whom this worker waits for: that of the first part which has not come.
     const speaks = (): boolean => answers.indexOf(undefined) === collector;
     try {
-      answers[collector] = await meet(name, part, { ...options, signal: over.signal, collector, speaks });
+      answers[collector] = await meet(name, part, {
+        ...options,
+        signal: over.signal,
+        collector,
+        speaks,
+        isPrivate: true,
+      });
     } catch (error) {
       failure ??= { error };
       // What was brought to the other members is of no use to anybody.
@@ -83,11 +89,13 @@ function partsOf(tensor: Tensor, members: number): Tensor[] {
   );
 }
 
-/** What was one tensor as one again. */
+/** What was one tensor as one again, that nobody else has: the answer of a meeting at this worker is everybody's who has come there. */
 function joined(answers: readonly Tensor[], shape: readonly number[]): Tensor {
-  if (answers.length === 1) return answers[0] as Tensor;
-  const line = concat(answers);
+  const [only] = answers as [Tensor];
+  const line = noGrad(() => (answers.length === 1 ? only.clone() : concat(answers)));
+  for (const answer of answers) answer.release();
+  if (answers.length === 1) return line;
   const whole = line.reshape(shape);
-  for (const one of [line, ...answers]) one.release();
+  line.release();
   return whole;
 }

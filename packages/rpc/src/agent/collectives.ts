@@ -43,6 +43,11 @@ export interface MeetOptions extends GatherOptions {
   readonly tags?: CollectiveTags | undefined;
   /** Which of the members, by name, collects. */
   readonly collector?: number;
+  /**
+   * Whether nobody changes the value until the meeting is over, nor what comes of it: where this worker collects, neither is copied by a
+   * call of itself then.
+   */
+  readonly isPrivate?: boolean;
   /** Whether this is the meeting of several at once to say something of when the wait lasts. */
   readonly speaks?: () => boolean;
 }
@@ -126,8 +131,13 @@ export class Collectives implements Collecting {
       speaks() ? this.missingText(name, key, leader, seconds) : undefined,
     );
     try {
-      const { survive = false } = options;
-      const args: ArriveArguments = [key, everybody ? [] : names, value, combine, survive, timeoutMs, tags ?? NO_TAGS];
+      const { survive = false, isPrivate = false } = options;
+      const who = everybody ? [] : names;
+      if (isPrivate && leader === agent.name && agent.refusal === undefined && signal !== undefined) {
+        const coming = { key, names: who, value, combine, survive, timeoutMs, tags: tags ?? NO_TAGS };
+        return await this.admit(leader, coming, signal);
+      }
+      const args: ArriveArguments = [key, who, value, combine, survive, timeoutMs, tags ?? NO_TAGS];
       const limits = { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal };
       return await askPatiently(agent, leader, ARRIVE, args, limits);
     } catch (error) {
@@ -198,16 +208,20 @@ export class Collectives implements Collecting {
    * has joined before the first one came is waited for, also when this worker was not told of it yet.
    */
   async arrive(from: string, coming: Coming, signal: AbortSignal): Promise<unknown> {
+    const result = await this.admit(from, coming, signal);
+    // Handles of this arrival's own, whose memory goes back to the pool when the answer is written.
+    adoptArguments(ownIn(result));
+    return result;
+  }
+
+  private async admit(from: string, coming: Coming, signal: AbortSignal): Promise<unknown> {
     const { key, names, survive } = coming;
     if (!isMeetingOf(key, names, from, this.agent.name)) throw new TypeError('malformed arrival');
     if (!this.meetings.isOpen(key, from)) {
       if (names.length === 0 && !survive) await this.agent.members.freshen();
       else await this.replicas.checkLine(key, names);
     }
-    const result = await this.take(from, coming, signal);
-    // Handles of this arrival's own, whose memory goes back to the pool when the answer is written.
-    adoptArguments(ownIn(result));
-    return result;
+    return this.take(from, coming, signal);
   }
 
   private take(
@@ -260,6 +274,7 @@ export class Collectives implements Collecting {
 
   /** A member joined. One that takes the place of a former life is waited for as that one was, until the group has begun to end. */
   joined(name: string): void {
+    this.replicas.seats.changed();
     if (this.crew !== undefined || this.meetings.size === 0) return;
     this.meetings.joined(name);
     if (!this.collects()) for (const arrival of this.meetings.handOver()) arrival.reject(this.elsewhere());

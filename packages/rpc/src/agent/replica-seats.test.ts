@@ -55,6 +55,7 @@ it('knows lines of which a worker has begun anew or is gone, and names that work
   expect(check).not.toThrow();
   expect(of.isOfTheLiving(keyIn(place.line, 'b', 'c', 'a'))).toBe(true);
   lives['b'] = 9;
+  of.changed();
   expect(check).toThrow(
     "worker 'b' has begun anew since this group or replica was made: make new ones on every worker",
   );
@@ -62,6 +63,7 @@ it('knows lines of which a worker has begun anew or is gone, and names that work
   expect(of.isOfTheLiving(keyIn(other.line, 'a', 'c'))).toBe(true);
   expect(of.isOfTheLiving(keyIn(of.take(['a', 'b', 'c'], 'replica').line, 'a', 'b', 'c'))).toBe(true);
   delete lives['b'];
+  of.gone('b');
   expect(check).toThrow("worker 'b' is gone");
   // What has no line, or not these workers, has nothing to outlive.
   for (const key of [keyIn(undefined, 'a', 'b'), meetingKey('gather', []), keyIn(place.line)])

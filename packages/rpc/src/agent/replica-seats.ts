@@ -7,7 +7,11 @@ import { RpcError } from '../base/errors.ts';
 import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { partsOfKey } from '../protocol/meeting-keys.ts';
+import { lineOfKey, partsOfKey } from '../protocol/meeting-keys.ts';
+
+/** Lines that are remembered as of the living, and their length: members may name what lines they like. */
+const MAX_LINES_KNOWN = 1_024;
+const MAX_LINE_KNOWN = 1_024;
 
 /** A replica, as all members know it. */
 export interface Replica {
@@ -46,6 +50,9 @@ export class ReplicaSeats {
   /** Replicas with an exchange under way here. */
   private readonly watched = new Map<string, Told>();
 
+  /** Lines that are of the living, as long as nobody comes or goes. */
+  private readonly living = new Set<string>();
+
   constructor(agent: AgentParts) {
     this.agent = agent;
   }
@@ -62,9 +69,15 @@ export class ReplicaSeats {
 
   /** Whether the workers of a meeting live as they did when its line began; a meeting without a line has none to outlive. */
   isOfTheLiving(meeting: string): boolean {
-    const { line, names } = partsOfKey(meeting);
-    const [, hash] = line.split('.');
-    return hash === undefined || names.length === 0 || hash === hashOf(this.livesOf(names));
+    const line = lineOfKey(meeting);
+    if (line === undefined || this.living.has(line)) return true;
+    const { line: place, names } = partsOfKey(meeting);
+    const [, hash] = place.split('.');
+    if (hash === undefined || names.length === 0) return true;
+    if (hash !== hashOf(this.livesOf(names))) return false;
+    if (this.living.size >= MAX_LINES_KNOWN) this.living.clear();
+    if (line.length <= MAX_LINE_KNOWN) this.living.add(line);
+    return true;
   }
 
   /** @throws RpcError 'barrier-broken' when one of the workers is gone, or has begun anew. */
@@ -103,8 +116,14 @@ export class ReplicaSeats {
     for (const failures of this.givenUp.values()) failures.delete(key);
   }
 
+  /** A member has come or gone. */
+  changed(): void {
+    this.living.clear();
+  }
+
   /** A member is gone, with what it said. */
   gone(name: string): void {
+    this.changed();
     this.givenUp.delete(name);
   }
 
