@@ -14,14 +14,11 @@ import {
   decodeAbort,
   decodeBackward,
   decodeDiscover,
-  decodeOutcome,
   encodeAbort,
   encodeBackward,
   encodeDiscover,
-  encodeOutcome,
   MAX_DISCOVERED,
   MessageType,
-  type Returned,
 } from '@backwire/wire/internal';
 import type { Grads } from './engine/functions.ts';
 import { GraphTask } from './engine/graph-task.ts';
@@ -29,6 +26,7 @@ import { checkOptions, checkRoots } from './engine/roots.ts';
 import { errorOf, failureOf } from './failure.ts';
 import type { LiveContext } from './live-context.ts';
 import { PartQueue } from './part-queue.ts';
+import { answer, gradientsOf, outcomeOf, presenceOf, thereOf, together, type Request } from './pass-messages.ts';
 import { tell } from './peers.ts';
 import type { ContextTable } from './protocol/context.ts';
 import type { PassId } from './protocol/ids.ts';
@@ -47,6 +45,9 @@ export interface BackwardOptions extends CallOptions {
    */
   mode?: 'smart' | 'fast';
 }
+
+/** An answer without gradients belongs to no context. */
+const none = (): undefined => undefined;
 
 export class PassRunner implements PassPort<Grads, LiveContext> {
   readonly machine: PassMachine<Grads, LiveContext>;
@@ -289,64 +290,4 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       if (signal !== undefined) unwatchAbort(signal, onAbort);
     };
   }
-}
-
-type Request = Omit<Message, 'id'>;
-
-/** An answer without gradients belongs to no context. */
-const none = (): undefined => undefined;
-
-/** What a peer made of a message. */
-interface Outcome {
-  readonly failure?: Failure | undefined;
-  readonly back?: readonly Fired<Grads>[] | undefined;
-}
-
-/** The answer to a pass message, whenever the pass gives it. */
-function answer(
-  call: Incoming,
-  type: Type,
-  context: () => LiveContext | undefined,
-  begin: (reply: Reply) => void,
-): Promise<Message> {
-  return new Promise((resolve) => {
-    begin((failure, back = []) => {
-      const tensors: Tensor[] = [];
-      const returned: Returned[] = [];
-      for (const { message, grads } of back as readonly Fired<Grads>[]) {
-        for (const grad of grads) if (grad !== null) tensors.push(grad);
-        returned.push({ message, present: presenceOf(grads) });
-      }
-      if (tensors.length > 0) context()?.part(tensors);
-      const payload = encodeOutcome(failure, returned);
-      resolve({ type, id: call.message.id, payload, tensors });
-    });
-  });
-}
-
-function outcomeOf({ payload, tensors }: Message): Outcome {
-  const { failure, back } = decodeOutcome(payload, tensors.length);
-  if (back.length === 0) return { failure };
-  const left = tensors[Symbol.iterator]();
-  return {
-    back: back.map(({ message, present }) => ({ to: -1, message, tensors: 0, grads: gradientsOf(present, left) })),
-  };
-}
-
-/** The outcome of several messages; those of a wave bring no gradients back. */
-function together(outcomes: readonly Outcome[]): Outcome {
-  return outcomes.find(({ failure }) => failure !== undefined) ?? {};
-}
-
-/** The gradients of a message, some of which are there. */
-function gradientsOf(present: readonly boolean[], tensors: Iterator<Tensor>): Grads {
-  return present.map((there) => (there ? (tensors.next().value as Tensor) : null));
-}
-
-function presenceOf(grads: Grads): boolean[] {
-  return grads.map((grad) => grad !== null);
-}
-
-function thereOf(grads: Grads): Tensor[] {
-  return grads.filter((grad) => grad !== null);
 }
