@@ -26,6 +26,8 @@ export interface Bounds {
   readonly passes?: number;
   /** An origin gives one of them up at any time. */
   readonly timeout?: boolean;
+  /** An origin has one pass that cannot begin, before those it starts, between them or after them. */
+  readonly refuses?: boolean;
   /** A worker that may die at any time. */
   readonly mayDie?: number;
   /** A send function whose run throws. */
@@ -83,6 +85,12 @@ class Machine implements PassPort<null, Ctx> {
   readonly heard = new Set<number>();
   started = 0;
   gaveUp = false;
+  /** The number of the pass that could not begin. */
+  refused: number | undefined;
+  /** Whether it heard, of a pass of which nothing came here, that it failed. */
+  missing = false;
+  /** The last pass that came here. */
+  latest = 0;
   private readonly world: World;
   private readonly id: number;
 
@@ -121,7 +129,12 @@ class Machine implements PassPort<null, Ctx> {
     });
   }
 
+  missed(): void {
+    this.missing = true;
+  }
+
   open(_c: Ctx, pass: PassId, { failed }: PassOptions): LocalGraph<null> {
+    this.latest = pass.n;
     for (const n of failed) this.added.delete(nameOf({ ...pass, n }));
     return new FakeGraph(this.world.bounds, this.id, () => this.added.add(nameOf(pass)));
   }
@@ -305,6 +318,8 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
         const machine = world.machine(origin);
         if (machine.alive && machine.started === machine.outcomes.length && machine.started < (bounds.passes ?? 1))
           actions.push(`start ${origin}`);
+        if (bounds.refuses === true && machine.alive && machine.refused === undefined)
+          if (machine.started === machine.outcomes.length) actions.push(`refuse ${origin}`);
         if (bounds.timeout === true && machine.alive && machine.started > machine.outcomes.length && !machine.gaveUp)
           actions.push(`give up ${origin}`);
       }
@@ -334,6 +349,10 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
         } catch {
           machine.outcomes.push('failed');
         }
+      } else if (words[0] === 'refuse') {
+        // Each takes a number, whether it begins or not.
+        machine.refused = machine.started + 1;
+        machine.passes.refuse(machine.context, LATE);
       } else if (words[0] === 'give') {
         machine.gaveUp = true;
         machine.passes.abort(machine.context, LATE);
@@ -365,7 +384,8 @@ function linksOf(inFlight: readonly InFlight[]): string[] {
     .sort();
 }
 
-function stateOf({ context, outcomes, added, alive, heard, started, gaveUp, passes }: Machine): unknown {
+function stateOf(machine: Machine): unknown {
+  const { context, outcomes, added, alive, heard, started, gaveUp, passes, refused, missing, latest } = machine;
   const { pass } = context;
   const state = pass && [
     pass.id.worker,
@@ -389,6 +409,9 @@ function stateOf({ context, outcomes, added, alive, heard, started, gaveUp, pass
     started,
     gaveUp,
     passes.active,
+    refused,
+    missing,
+    latest,
   ];
 }
 
@@ -402,6 +425,11 @@ function endOf({ machines, unanswered, bounds }: World, origins: readonly number
   const open = [...unanswered.entries()].filter(
     ([, { from, to }]) => machines[from]?.alive === true && machines[to]?.alive === true,
   );
+  const refused = origins.length === 1 ? machines[origins[0] as number]?.refused : undefined;
+  const unaware = alive.findIndex(
+    ({ missing, latest }, id) => !origins.includes(id) && !missing && latest < (refused ?? 0),
+  );
+  if (unaware >= 0 && alive.length === machines.length) return `${unaware} never heard of a pass that could not begin`;
   if (open.length > 0) return `never answered: ${open.map(([label]) => label).join('; ')}`;
   // An origin that died may have been done or not.
   if (origins.some((id) => machines[id]?.alive !== true)) return undefined;

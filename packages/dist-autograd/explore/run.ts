@@ -12,6 +12,8 @@ const WORLDS: readonly (readonly [string, Bounds])[] = [
   ['one pass, one worker dies', { graph: TRIANGLE, timeout: true, mayDie: 1 }],
   ['one pass, its origin dies', { graph: TRIANGLE, mayDie: 0 }],
   ['two passes', { graph: TRIANGLE, passes: 2 }],
+  ['two passes, and one that cannot begin', { graph: TRIANGLE, passes: 2, refuses: true }],
+  ['a pass that is given up, and one that cannot begin', { graph: CHAIN, refuses: true, timeout: true, mayDie: 2 }],
   ['two passes, one given up', { graph: CHAIN, passes: 2, timeout: true }],
   ['two passes, one given up, a worker dies', { graph: CHAIN, passes: 2, timeout: true, mayDie: 2 }],
   ['two passes, planned, one given up', { graph: TRIANGLE, passes: 2, timeout: true, planned: true }],

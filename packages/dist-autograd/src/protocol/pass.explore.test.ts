@@ -25,6 +25,7 @@ describe('every order of messages of a pass over three workers', { timeout: 120_
     ['planned, with a function that throws at the far end', { planned: true, breaks: { worker: 2, send: 3 } }],
     ['planned, with a worker on the way that dies at any time', { planned: true, mayDie: 1 }],
     ['planned, with two origins', { planned: true, origins: [0, 2], graph: TWO_ORIGINS }],
+    ['beside one that cannot begin', { refuses: true, passes: 2 }],
     ['in fast mode with a call that nothing depends on', { fast: true, timeout: true }],
   ])('%s: ends, answers everything once, adds all gradients or none', (_, bounds) => {
     expect(check({ graph: TRIANGLE, ...bounds })).toBeGreaterThan(10);
