@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { Random } from '@backwire/testing';
-import { full, nn, Parameter, zeros, type Tensor } from '@backwire/tensor';
+import { full, nn, Parameter, tensor, zeros, type Tensor } from '@backwire/tensor';
 import type { Agent } from '../src/agent/agent.ts';
 import { allGather, barrier, processGroup, rpcInfo } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
@@ -341,4 +341,32 @@ it('tells the others of a failure also where too much waits for them to take any
   over.abort();
   await Promise.all(unmet);
   await expectTold(await outcomes, 1, 'no luck');
+});
+
+it('refuses a pass with a model in a hook of that model, which would wait for itself', async () => {
+  cluster = await startCluster(2);
+  const { all } = replicas(async (group, bucket, rank) => {
+    const model = all[rank] as Replica;
+    await sleep(1);
+    await model.backward(model.forward(1));
+    return group.allReduce(bucket.buffer(), 'mean');
+  });
+  for (const outcome of await pass(all)) expect((outcome as Error).message).toContain('can make no pass with that one');
+  await until(() => waiting() === 0, 'nothing waits');
+});
+
+it('what a hook has started and left is of no pass any more when that is over', async () => {
+  cluster = await startCluster(2);
+  const sumAt = async (rank: number): Promise<unknown> =>
+    (await processGroup({ agent: cluster.at(rank) }).allReduce(tensor([rank + 1]), 'sum', { timeoutMs: 5_000 })).item();
+  let begin = (): void => undefined;
+  const begun = new Promise<void>((resolve) => (begin = resolve));
+  let later: Promise<unknown> | undefined;
+  const { all } = replicas((group, bucket, rank) => {
+    if (rank === 0 && bucket.isLast) later = begun.then(() => sumAt(0));
+    return group.allReduce(bucket.buffer(), 'mean');
+  });
+  expect(await pass(all)).toEqual([MEAN, MEAN]);
+  begin();
+  expect(await Promise.all([later, sumAt(1)])).toEqual([3, 3]);
 });

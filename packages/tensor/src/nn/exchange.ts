@@ -35,11 +35,14 @@ export interface Exchange {
   readonly bucket: number | undefined;
   /** Fires when it has failed, here or elsewhere. */
   readonly signal: AbortSignal;
+  /** Whether it goes on: what a hook has started and nobody waits for may outlast it. */
+  readonly goesOn: () => boolean;
 }
 
 /** The exchange for which a group is called now. */
 export function currentExchange(): Exchange | undefined {
-  return ambient().exchange as Exchange | undefined;
+  const exchange = ambient().exchange as Exchange | undefined;
+  return exchange?.goesOn() === true ? exchange : undefined;
 }
 
 /** Runs what calls a group for an exchange. */

@@ -1,5 +1,5 @@
 /** @file The exchanges of one replica: one after the other, each failed on all workers when it is on one, and none after that. */
-import { inExchange, type ReplicaSeat, type Room } from './exchange.ts';
+import { currentExchange, inExchange, type ReplicaSeat, type Room } from './exchange.ts';
 import { MOST_ROOM, seatIn, type SeatingGroup } from './replica-seats.ts';
 import type { Tags, Turn } from './replicas.ts';
 
@@ -64,9 +64,14 @@ export class Exchanges {
 
   /**
    * An exchange, when those before it are over. `signal` fails it.
-   * @throws what it failed with, on this worker or on another; Error when one has failed before.
+   * @throws what it failed with, on this worker or on another; Error when one has failed before; TypeError inside of another one, which
+   *   would wait for this one and this one for it.
    */
   async run<T>(exchange: (calls: Calls) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    if (this.seat !== undefined && currentExchange()?.seat === this.seat)
+      throw new TypeError(
+        'a hook of a DistributedDataParallel can make no pass with that one, which waits for the hook',
+      );
     const before = this.last;
     let over!: () => void;
     this.last = new Promise<void>((resolve) => (over = resolve));
@@ -91,7 +96,7 @@ export class Exchanges {
       });
       if (signal?.aborted === true) abort();
       running.signal.throwIfAborted();
-      return await exchange(callsOf(this.seat, running.signal));
+      return await exchange(callsOf(this.seat, running.signal, () => this.running === running));
     } catch (error) {
       // Of what was under way the first thing that happened counts.
       this.fail(error);
@@ -104,7 +109,7 @@ export class Exchanges {
   }
 }
 
-function callsOf(seat: ReplicaSeat | undefined, signal: AbortSignal): Calls {
+function callsOf(seat: ReplicaSeat | undefined, signal: AbortSignal, goesOn: () => boolean): Calls {
   const failed = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
   });
@@ -113,7 +118,7 @@ function callsOf(seat: ReplicaSeat | undefined, signal: AbortSignal): Calls {
     signal,
     room: seat?.room() ?? MOST_ROOM,
     call: async (tags, bucket, fn) => {
-      const answer = seat === undefined ? fn() : inExchange({ seat, tags, bucket, signal }, fn);
+      const answer = seat === undefined ? fn() : inExchange({ seat, tags, bucket, signal, goesOn }, fn);
       // Nobody waits for an answer once the exchange has failed.
       return answer instanceof Promise ? Promise.race([answer, failed]) : answer;
     },

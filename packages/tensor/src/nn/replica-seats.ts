@@ -26,7 +26,7 @@ export function seatIn(group: SeatingGroup): ReplicaSeat {
   replicasOver.set(group, number);
   const seat = new LooseSeat(number, group);
   const { signal } = new AbortController();
-  inExchange({ seat, tags: {}, bucket: undefined, signal }, () => group.size);
+  inExchange({ seat, tags: {}, bucket: undefined, signal, goesOn: () => true }, () => group.size);
   return seat;
 }
 
