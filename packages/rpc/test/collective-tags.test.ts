@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { tensor } from '@backwire/tensor';
+import { tensor, zeros } from '@backwire/tensor';
 import { createAgent, processGroup, RpcError, type RpcAgent } from '../src/index.ts';
 
 let agents: RpcAgent[] = [];
@@ -7,7 +7,11 @@ const names = ['w0', 'w1', 'w2'];
 
 beforeAll(async () => {
   const store = 'memory://collective-tags';
-  agents = await Promise.all(names.map((name, rank) => createAgent({ name, rank, worldSize: 3, store })));
+  agents = await Promise.all(
+    names.map((name, rank) =>
+      createAgent({ name, rank, worldSize: 3, store, limits: { maxMessageBytes: 2 ** 20, maxFrameBytes: 2 ** 20 } }),
+    ),
+  );
 });
 afterAll(() => Promise.all(agents.map((agent) => agent.shutdown())));
 
@@ -47,6 +51,13 @@ it('tags that are none are refused', async () => {
   await expect(reduce(0, 1, wrong, controllers.signal)).rejects.toThrow();
   const many = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`tag ${i}`, i]));
   await expect(reduce(1, 1, many)).rejects.toThrow('malformed tags of a collective');
+});
+
+it('what is past a limit is an error at once, and not waited with', async () => {
+  const long = reduce(1, 1, { ['k'.repeat(5_000)]: 1 });
+  await expect(long).rejects.toMatchObject({ code: 'resource-exhausted', retryable: false });
+  const large = agents[1]!.run(() => processGroup().allReduce(zeros([2 ** 20])));
+  await expect(large).rejects.toMatchObject({ code: 'resource-exhausted', retryable: false });
 });
 
 /** How many have come to the meetings that worker 0 collects for. */

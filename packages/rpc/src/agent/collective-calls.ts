@@ -157,7 +157,7 @@ export async function askPatiently(
       return await ask(agent, leader, name, args, { timeoutMs: leftMs, signal });
     } catch (error) {
       const info = rpcInfo(error);
-      if (info?.code !== 'resource-exhausted' || info.executed !== 'no') throw error;
+      if (info?.code !== 'resource-exhausted' || !info.retryable) throw error;
       if (timeoutMs > 0 && performance.now() > end) throw error;
       await sleep(pauseMs);
     }
