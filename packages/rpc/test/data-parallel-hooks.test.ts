@@ -370,3 +370,33 @@ it('what a hook has started and left is of no pass any more when that is over', 
   begin();
   expect(await Promise.all([later, sumAt(1)])).toEqual([3, 3]);
 });
+
+it('has new replicas over the same groups at once, as soon as each worker has heard of a failure', async () => {
+  cluster = await startCluster(3);
+  for (let seed = 1; seed <= 40; seed++) {
+    const random = new Random(seed);
+    const lost = random.int(0, 3);
+    const { groups, all } = replicas();
+    const delays = groups.map(() => random.int(0, 4));
+    const outcomes = await Promise.all(
+      all.map(async (model, rank) => {
+        if (rank === lost)
+          model.module[random.pick(['a', 'b'] as const)].registerHook(() => {
+            throw new Error('no luck');
+          });
+        await sleep(delays[rank]);
+        await model.backward(model.forward(1)).catch(() => undefined);
+        const next = new nn.DistributedDataParallel(new Three(), {
+          group: groups[rank] as nn.ProcessGroup,
+          bucketBytes: 1,
+        });
+        return next.backward(next.forward(1 + 2 * rank)).then(
+          () => next.parameters().map((p) => p.grad?.dataSync()[0]),
+          (error: unknown) => error,
+        );
+      }),
+    );
+    const mean = [3, 30, 300];
+    expect(outcomes, `seed ${seed}`).toEqual([mean, mean, mean]);
+  }
+});

@@ -78,7 +78,7 @@ export class Collectives implements Collecting {
 
   constructor(agent: AgentParts) {
     this.agent = agent;
-    this.replicas = new Replicas(agent);
+    this.replicas = new Replicas(agent, (line, why) => this.endInLine(line, why));
     serveCollectives(agent, this);
   }
 
@@ -230,7 +230,7 @@ export class Collectives implements Collecting {
     signal: AbortSignal,
   ): Promise<unknown> {
     if (signal.aborted) return Promise.reject(new RpcError('cancelled', 'the collective was cancelled'));
-    const conflict = endConflict(this.agent, this.meetings, key, from, tags);
+    const conflict = this.replicas.seats.failure(key, tags) ?? endConflict(this.agent, this.meetings, key, from, tags);
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
     if (survive && (this.givenUp !== undefined || !this.collects())) return Promise.reject(this.elsewhere());
@@ -263,7 +263,18 @@ export class Collectives implements Collecting {
   }
 
   replicaGivenUp(replica: Replica, why: GivenUp): void {
-    this.replicas.seats.giveUp(replica, why);
+    this.replicas.givenUp(replica, why);
+  }
+
+  private endInLine(line: string, why: (key: string, tags: CollectiveTags) => RpcError | undefined): void {
+    let error: RpcError | undefined;
+    const isOver = (key: string, { tags }: Arrival): boolean => {
+      const found = why(key, tags);
+      error ??= found;
+      return found !== undefined;
+    };
+    const over = this.meetings.breakInLine(line, isOver);
+    for (const arrival of over) if (error !== undefined) arrival.reject(error);
   }
 
   /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */

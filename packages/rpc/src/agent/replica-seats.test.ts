@@ -90,16 +90,32 @@ it('tells an exchange of what other members have given up, before it or in it', 
   }
 });
 
-it('forgets what this worker has given up itself, and what was said by one that is gone', () => {
+it('refuses what is brought to an exchange past those that a member has come through, whoever brings it and collects', () => {
+  const of = seats({ a: 1, b: 2, c: 3 });
+  const keyIn = (line: string, ...names: string[]): string => meetingKey(nameInLine('reduce/parts', line, 0), names);
+  const refused = (key: string, tags: Record<string, string | number>): boolean => of.failure(key, tags) !== undefined;
+  expect(refused(keyIn('1.x', 'a', 'b'), { replica: 1, exchange: 5 })).toBe(false);
+  of.giveUp(replica, { ...why, after: 4 });
+  for (const key of [keyIn('1.x', 'a', 'b'), keyIn('1.x', 'b', 'a')]) {
+    expect([4, 5, 6].map((exchange) => refused(key, { replica: 1, exchange }))).toEqual([false, true, true]);
+    expect(refused(key, { replica: 2, exchange: 5 })).toBe(false);
+    expect(refused(key, { replica: 1 })).toBe(false);
+    expect(refused(key, {})).toBe(false);
+  }
+  for (const key of [keyIn('2.x', 'a', 'b'), keyIn('1.x', 'a', 'b', 'c'), meetingKey('gather', [])])
+    expect(refused(key, { replica: 1, exchange: 5 })).toBe(false);
+  // Another has come through fewer.
+  of.giveUp(replica, { ...why, by: 'a', after: 2 });
+  expect(refused(keyIn('1.x', 'a', 'b'), { replica: 1, exchange: 3 })).toBe(true);
+});
+
+it('forgets what was said by one that is gone', () => {
   const of = seats({ a: 1, b: 2, c: 3 });
   of.giveUp(replica, why);
   of.giveUp(replica, { ...why, by: 'c' });
-  of.giveUp({ ...replica, number: 2 }, { ...why, by: 'c' });
   expect(known(of, replica)).toHaveLength(2);
   of.gone('b');
   expect(known(of, replica)).toHaveLength(1);
-  of.forget(replica);
-  expect([known(of, replica), known(of, { ...replica, number: 2 })].map((all) => all.length)).toEqual([0, 1]);
 });
 
 it('remembers so much of each member, the newest in any case: nobody makes it forget what others say', () => {

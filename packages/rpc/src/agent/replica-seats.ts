@@ -8,6 +8,7 @@ import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts'
 import type { WorkerInfo } from '../base/worker-info.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { lineOfKey, partsOfKey } from '../protocol/meeting-keys.ts';
+import type { CollectiveTags } from './combine.ts';
 
 /** Lines that are remembered as of the living, and their length: members may name what lines they like. */
 const MAX_LINES_KNOWN = 1_024;
@@ -101,7 +102,7 @@ export class ReplicaSeats {
     return () => this.watched.delete(key);
   }
 
-  /** Another member makes no further exchange with a replica. */
+  /** A member makes no further exchange with a replica. */
   giveUp(replica: Replica, why: GivenUp): void {
     const key = keyOf(replica);
     let failures = this.givenUp.get(why.by);
@@ -110,10 +111,19 @@ export class ReplicaSeats {
     this.watched.get(key)?.(this.errorOf(why, replica.number), why.after);
   }
 
-  /** This worker makes no further exchange with a replica: it need not hear of it. */
-  forget(replica: Replica): void {
-    const key = keyOf(replica);
-    for (const failures of this.givenUp.values()) failures.delete(key);
+  /**
+   * Why what is brought to a meeting of a replica can meet nothing, as somebody has given that up; undefined where it can. Who has brought
+   * it may not have heard of that yet, and others may be at the next replica of the group already.
+   */
+  failure(meeting: string, tags: CollectiveTags): RpcError | undefined {
+    const { replica, exchange } = tags;
+    if (this.givenUp.size === 0 || typeof replica !== 'number' || typeof exchange !== 'number') return undefined;
+    const key = keyOf({ ...partsOfKey(meeting), number: replica });
+    for (const failures of this.givenUp.values()) {
+      const why = failures.get(key);
+      if (why !== undefined && why.after < exchange) return this.errorOf(why, replica);
+    }
+    return undefined;
   }
 
   /** A member has come or gone. */

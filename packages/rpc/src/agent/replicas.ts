@@ -3,9 +3,11 @@ import { MOST_ROOM, type ReplicaSeat, type Room } from '@backwire/tensor/interna
 import { RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_REPLICA_FAILURE_TEXT } from '../base/limits.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
+import { lineKey } from '../protocol/meeting-keys.ts';
 import { askPatiently, GIVEN_UP } from './collective-calls.ts';
+import type { CollectiveTags } from './combine.ts';
 import { GONE } from './meeting-texts.ts';
-import { begunAnew, ReplicaSeats, workerNamed, type Place, type Replica } from './replica-seats.ts';
+import { begunAnew, ReplicaSeats, workerNamed, type GivenUp, type Place, type Replica } from './replica-seats.ts';
 
 /** Replicas that make a pass beside each other without waiting for each other's room. */
 const REPLICAS_BESIDE = 4;
@@ -13,12 +15,17 @@ const REPLICAS_BESIDE = 4;
 /** So long a member is tried to be told that a replica was given up. */
 const GIVEN_UP_MS = 60_000;
 
+type EndInLine = (line: string, why: (key: string, tags: CollectiveTags) => RpcError | undefined) => void;
+
 export class Replicas {
   readonly seats: ReplicaSeats;
   private readonly agent: AgentParts;
+  private readonly ended: EndInLine;
 
-  constructor(agent: AgentParts) {
+  /** @param ended ends what waits in a line of meetings here with the error that `why` gives for it. */
+  constructor(agent: AgentParts, ended: EndInLine) {
     this.agent = agent;
+    this.ended = ended;
     this.seats = new ReplicaSeats(agent);
   }
 
@@ -66,14 +73,20 @@ export class Replicas {
     };
   }
 
+  /** A member has given a replica up: what is brought to its meetings here, by whoever has not heard of it, meets nothing. */
+  givenUp(replica: Replica, why: GivenUp): void {
+    this.seats.giveUp(replica, why);
+    this.ended(lineKey(replica.line, replica.names, this.agent.name), (key, tags) => this.seats.failure(key, tags));
+  }
+
   /** This worker makes no exchange with a replica after the first `after`: the other members are told, for whom it may be the next. */
   private giveUp(replica: Replica, cause: unknown, after: number): void {
     const { agent } = this;
-    this.seats.forget(replica);
     const text = (cause instanceof Error ? cause.message : String(cause)).slice(0, MAX_REPLICA_FAILURE_TEXT);
     const code = rpcInfo(cause)?.code;
     // A worker that leaves is as good as gone for the others.
     const broken = code === 'barrier-broken' || (code !== undefined && GONE.has(code));
+    this.givenUp(replica, { by: agent.name, after, broken, text });
     for (const name of replica.names) {
       if (name === agent.name) continue;
       // One that is gone need not hear of it.

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isMeetingOf, lineOfKey, meetingKey, nameInLine, partsOfKey } from './meeting-keys.ts';
+import { isMeetingOf, lineKey, lineOfKey, meetingKey, nameInLine, partsOfKey } from './meeting-keys.ts';
 
 test('a meeting is of those whom its key names, one of them comes, and the first collects', () => {
   const isOf = (names: string[], from: string, collector: string): boolean =>
@@ -42,4 +42,13 @@ test('a line is of its workers only', () => {
     lineOfKey('shutdown/arrive\n*'),
   ];
   expect(lines).toEqual(['1.x\na\nb', '1.x\na\nb', '1.x\na\nc', undefined, undefined]);
+});
+
+test('a line of some workers is one at each of them that collects', () => {
+  const keys = [
+    ['a', 'b', 'c'],
+    ['b', 'c', 'a'],
+    ['c', 'a', 'b'],
+  ].map((names) => lineOfKey(meetingKey(nameInLine('reduce/parts', '1.x', 2), names)));
+  expect(['a', 'b', 'c'].map((collector) => lineKey('1.x', ['c', 'a', 'b', 'a'], collector))).toEqual(keys);
 });

@@ -42,6 +42,13 @@ export function lineOfKey(key: string): string | undefined {
   return line === undefined || line === '' ? undefined : line + key.slice(end);
 }
 
+/** That of the meetings of a line of these workers, given in any order, at which one of them collects. */
+export function lineKey(line: string, names: readonly string[], collector: string): string {
+  const sorted = [...new Set(names)].sort();
+  const first = sorted.indexOf(collector);
+  return line + suffixOf([...sorted.slice(first), ...sorted.slice(0, first)]);
+}
+
 function suffixOf(names: readonly string[]): string {
   return names.length === 0 ? '\n*' : `\n${names.join('\n')}`;
 }

@@ -101,6 +101,18 @@ test('beside a meeting are those of its line and workers at which one who comes 
   for (const key of ['reduce/whole\na\nb\nc', 'gather\n*']) expect(beside(key, 'c')).toEqual([]);
 });
 
+test('rounds of a line end for all who wait there when one value of them is given up, and no others do', () => {
+  const meetings = new Meetings<string>();
+  const all = of('a', 'b', 'c');
+  meetings.arrive('reduce/parts/1.x/0\na\nb\nc', 'a', 'a0', all);
+  meetings.arrive('reduce/parts/1.x/0\na\nb\nc', 'b', 'b0', all);
+  meetings.arrive('reduce/parts/1.x/1\na\nb\nc', 'a', 'a1', all);
+  meetings.arrive('reduce/parts/2.x/0\na\nb\nc', 'b', 'b0', all);
+  expect(meetings.breakInLine('1.x\na\nb\nc', (_, arrival) => arrival === 'b0')).toEqual(['a0', 'b0']);
+  expect(meetings.breakInLine('1.x\na\nb\nc', () => false)).toEqual([]);
+  expect(meetings.close()).toEqual(['a1', 'b0']);
+});
+
 test('what another collects from now on is handed over, and nothing else', () => {
   const meetings = new Meetings<string>();
   meetings.arrive('end', 'b', 'b1', () => ({ expected: ['a', 'b'], survive: true }));

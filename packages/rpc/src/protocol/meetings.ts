@@ -113,6 +113,15 @@ export class Meetings<A> {
     return [...round.arrivals.values()];
   }
 
+  /** Ends the rounds of a line at which somebody waits with what `is` means, for all who wait there, and returns them. */
+  breakInLine(line: string, is: (key: string, arrival: A) => boolean): A[] {
+    const over = this.rounds.filter(
+      (open) => open.line === line && [...open.arrivals.values()].some((arrival) => is(open.key, arrival)),
+    );
+    for (const round of over) this.drop(round);
+    return over.flatMap(({ arrivals }) => [...arrivals.values()]);
+  }
+
   /**
    * Takes an arrival back. The names that never came to its round, or else those that came and did not wait; undefined when it is over
    * already.

@@ -35,7 +35,7 @@ export interface Exchange {
   readonly bucket: number | undefined;
   /** Fires when it has failed, here or elsewhere. */
   readonly signal: AbortSignal;
-  /** Whether it goes on: what a hook has started and nobody waits for may outlast it. */
+  /** False when it has come to a good end: what a hook has started and nobody waits for may outlast it. */
   readonly goesOn: () => boolean;
 }
 

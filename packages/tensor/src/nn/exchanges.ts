@@ -89,6 +89,8 @@ export class Exchanges {
     const number = ++this.begun;
     const abort = (): void => (this.seat === undefined ? running.abort(signal?.reason) : this.fail(signal?.reason));
     signal?.addEventListener('abort', abort, { once: true });
+    // What comes late to one that failed is refused, and not taken for something else.
+    const goesOn = (): boolean => this.running === running || running.signal.aborted;
     let unwatch: (() => void) | undefined;
     try {
       unwatch = this.seat?.watch((error, after) => {
@@ -96,7 +98,7 @@ export class Exchanges {
       });
       if (signal?.aborted === true) abort();
       running.signal.throwIfAborted();
-      return await exchange(callsOf(this.seat, running.signal, () => this.running === running));
+      return await exchange(callsOf(this.seat, number, running.signal, goesOn));
     } catch (error) {
       // Of what was under way the first thing that happened counts.
       this.fail(error);
@@ -109,7 +111,7 @@ export class Exchanges {
   }
 }
 
-function callsOf(seat: ReplicaSeat | undefined, signal: AbortSignal, goesOn: () => boolean): Calls {
+function callsOf(seat: ReplicaSeat | undefined, exchange: number, signal: AbortSignal, goesOn: () => boolean): Calls {
   const failed = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
   });
@@ -118,7 +120,8 @@ function callsOf(seat: ReplicaSeat | undefined, signal: AbortSignal, goesOn: () 
     signal,
     room: seat?.room() ?? MOST_ROOM,
     call: async (tags, bucket, fn) => {
-      const answer = seat === undefined ? fn() : inExchange({ seat, tags, bucket, signal, goesOn }, fn);
+      const about = { ...tags, exchange };
+      const answer = seat === undefined ? fn() : inExchange({ seat, tags: about, bucket, signal, goesOn }, fn);
       // Nobody waits for an answer once the exchange has failed.
       return answer instanceof Promise ? Promise.race([answer, failed]) : answer;
     },
