@@ -183,7 +183,7 @@ export const thresholdSuite: Suite = {
   large: true,
   draw(random, seed) {
     const draw = new Draw(random, {
-      dtype: random.weighted({ float32: 9, float64: 1, float16: 0.4, int64: 0.4 }),
+      dtype: random.weighted({ float32: 9, float64: 1, float16: 0.5, int64: 0.5, int32: 0.7, uint8: 0.3, bool: 0.3 }),
       mishaps: 0,
     });
     const kind = random.weighted({ elementwise: 4, matmuls: 3, shared: 4 });

@@ -94,7 +94,8 @@ export function binary(name: BinaryName, a: Tensor, b: Tensor): Tensor {
   const shape = sameShape(a.shape, b.shape) ? a.shape : broadcastShapes(a.shape, b.shape);
   const size = sizeOf(shape);
   if (dtype === 'complex64') return complexBinary(name, a, b, shape);
-  if (dtype === 'float32' && a.dtype === b.dtype) {
+  // Not the dtype of the result alone: integers meet in float32, too, and are not laid out as kernels read them.
+  if (a.dtype === 'float32' && b.dtype === 'float32') {
     const computed = binaryOnDevice(name, a, b, shape, size);
     if (computed !== undefined) return computed;
   }

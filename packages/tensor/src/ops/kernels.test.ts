@@ -1,6 +1,7 @@
 /** @file Device kernels against the host loops: the same operation on tensors above and below the size from which kernels pay. */
 import { describe, expect, it } from 'vitest';
-import { concat, manualSeed, matmul, rand, randn, scope, tensor, type Tensor } from '../index.ts';
+import { arange, concat, manualSeed, matmul, rand, randn, scope, tensor, type Tensor } from '../index.ts';
+import type { DType } from '../dtype.ts';
 import { runWith, type OpObserver } from '../internal.ts';
 
 const special = [
@@ -151,6 +152,31 @@ describe('kernels agree with the host, special values included', () => {
         expect(turned.contiguous().equal(x.clone().permute(dims))).toBe(true);
         expectSame(turned.add(1), onHost('add', x, tensor(1)).permute(dims).clone());
       });
+    }
+  });
+
+  const others: DType[] = ['bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float16', 'bfloat16', 'float64'];
+  it.each(others)('operands of %s, which no kernel takes, also where the result is float32', (dtype) => {
+    const [rows, columns] = [130, 16];
+    const made = (n: number): Tensor =>
+      arange(rows * columns)
+        .remainder(n)
+        .add(1)
+        .to(dtype)
+        .reshape([rows, columns]);
+    // The bits of small positive integers, taken for those of floats, have the right quotients.
+    const [x, y] = [made(5), /bool|uint8/.test(dtype) ? made(3) : made(3).neg()];
+    const countable = dtype === 'bool' ? (['add', 'mul'] as const) : (['add', 'sub', 'mul'] as const);
+    const names = [...countable, 'div', 'atan2', 'maximum', 'minimum'] as const;
+    for (const [name, other] of names.flatMap((one) => [y, y.select(0, 0)].map((b) => [one, b] as const))) {
+      const whole = x[name](other);
+      const parts = Array.from({ length: rows }, (_, i) => x.select(0, i)[name](other === y ? y.select(0, i) : other));
+      expect(whole.dtype).toBe(parts[0]?.dtype);
+      expect(whole.reshape([-1]).equal(concat(parts)), `${name} ${other.rank}`).toBe(true);
+    }
+    for (const name of ['exp', 'log', 'sqrt', 'rsqrt', 'reciprocal', 'sigmoid', 'tanh', 'square'] as const) {
+      const parts = Array.from({ length: rows }, (_, i) => x.select(0, i)[name]());
+      expect(x[name]().reshape([-1]).equal(concat(parts)), name).toBe(true);
     }
   });
 
