@@ -247,3 +247,30 @@ describe('complex derivatives agree with differences', () => {
     expect(() => gradcheck(wrong, [input([3])])).toThrow('Jacobian mismatch');
   });
 });
+
+describe('powers of complex numbers', () => {
+  // Of a real number, the angle of any other power leaves a rest that is its rounding.
+  it.each([-3, -2, -1, 0, 1, 2, 3, -0.5, 0.5])('of %s are real, or imaginary, of real numbers', (p) => {
+    for (const x of [-2, -0.3, 1.5, 1e-10]) {
+      for (const exponent of [p, tensor([p])]) {
+        const power = bw.complex(tensor([x]), tensor([0])).pow(exponent);
+        const [re, im] = [bw.real(power).item(), bw.imag(power).item()];
+        const size = Math.abs(Math.fround(x)) ** p;
+        const turned = x < 0 && !Number.isInteger(p);
+        const exact = turned ? [0, Math.sign(p) * size] : [(x < 0 && p % 2 !== 0 ? -1 : 1) * size, 0];
+        [re, im].forEach((part, k) => {
+          const wanted = exact[k] as number;
+          expect(Math.abs(part - wanted), `${x}: ${re} + ${im}i`).toBeLessThanOrEqual(1e-7 * Math.abs(wanted));
+        });
+      }
+    }
+  });
+
+  it('of 0 are 1 and of 1 the numbers themselves, whatever these are', () => {
+    const z = bw.complex(tensor([Infinity, NaN, 0, 2]), tensor([1, 2, 0, -0]));
+    expect(bw.real(z.pow(0)).toArray()).toEqual([1, 1, 1, 1]);
+    expect(bw.imag(z.pow(0)).toArray()).toEqual([0, 0, 0, 0]);
+    expect(bw.real(z.pow(1)).toArray()).toEqual([Infinity, NaN, 0, 2]);
+    expect(bw.imag(z.pow(1)).toArray()).toEqual([1, 2, 0, -0]);
+  });
+});

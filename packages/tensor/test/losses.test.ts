@@ -8,6 +8,7 @@ import {
   grad,
   imag,
   multilabelSoftMarginLoss,
+  marginRankingLoss,
   nn,
   poissonNllLoss,
   real,
@@ -115,6 +116,20 @@ describe('tripletMarginLoss', () => {
   it('adds the margin before it takes the distance away, as PyTorch does, to the bit', () => {
     const loss = tripletMarginLoss(tensor([[0]]), tensor([[0]]), tensor([[1]]));
     expect(loss.item()).toBe(0.0000019669532775878906);
+  });
+});
+
+describe('marginRankingLoss', () => {
+  const integers = ['uint8', 'int8', 'int16', 'int32', 'int64'] as const;
+  it.each(integers)('of %s is float32, also with a whole margin and without a mean', (dtype) => {
+    const [a, b, target] = [
+      [7, 2],
+      [3, 4],
+      [1, 1],
+    ].map((one) => tensor(one, { dtype })) as [Tensor, Tensor, Tensor];
+    for (const options of [{}, { margin: 1 }, { margin: 0.5 }])
+      for (const reduction of ['none', 'sum', 'mean'] as const)
+        expect(marginRankingLoss(a, b, target, { ...options, reduction }).dtype).toBe('float32');
   });
 });
 

@@ -15,6 +15,24 @@ type Numbers = Float32Array | Float64Array;
 /** out of the numbers at positions i of x and j of y, whose imaginary parts follow them. */
 type Arithmetic = (x: Numbers, i: number, y: Numbers, j: number, out: Float32Array, at: number) => void;
 
+const power: Pair = { re: 0, im: 0 };
+
+/**
+ * a + bi to the power of c, if that is a small whole number or a half: by products and roots, which make real numbers of real ones, where
+ * their angle, which is rounded, would leave a rest.
+ */
+function powerByProducts(a: number, b: number, c: number, out: Pair): boolean {
+  if (Math.abs(c) === 0.5) {
+    (c > 0 ? elementary.sqrt : elementary.rsqrt)?.(a, b, out);
+    return true;
+  }
+  if (!Number.isInteger(c) || Math.abs(c) > 3) return false;
+  [out.re, out.im] = c === 0 ? [1, 0] : [a, b];
+  for (let n = 1; n < Math.abs(c); n++) [out.re, out.im] = [out.re * a - out.im * b, out.re * b + out.im * a];
+  if (c < 0) elementary.reciprocal?.(out.re, out.im, out);
+  return true;
+}
+
 const arithmetic: Readonly<Partial<Record<BinaryName, Arithmetic>>> = {
   add: (x, i, y, j, out, at) => {
     out[at] = x[i]! + y[j]!;
@@ -43,10 +61,9 @@ const arithmetic: Readonly<Partial<Record<BinaryName, Arithmetic>>> = {
       out[at + 1] = one || c > 0 ? 0 : NaN;
       return;
     }
-    // Exactly, where the angle of a real number would leave a rest.
-    if (c === 2 && d === 0) {
-      out[at] = a * a - b * b;
-      out[at + 1] = 2 * a * b;
+    if (d === 0 && powerByProducts(a, b, c, power)) {
+      out[at] = power.re;
+      out[at + 1] = power.im;
       return;
     }
     const [size, angle] = [Math.log(Math.hypot(a, b)), Math.atan2(b, a)];

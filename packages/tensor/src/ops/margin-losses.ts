@@ -1,4 +1,5 @@
 /** @file Losses of margins and distances. */
+import { isDifferentiable } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
@@ -40,16 +41,12 @@ export const marginRankingLoss = defineFunction(
       throw new ShapeError(
         `marginRankingLoss: All input tensors should have same dimension but got sizes: [${a.shape.join(', ')}], [${b.shape.join(', ')}], [${target.shape.join(', ')}]`,
       );
-    return sweep(() =>
-      reduce(
-        target
-          .neg()
-          .mul(a.sub(b))
-          .add(options.margin ?? 0)
-          .clamp(0),
-        options.reduction,
-      ),
-    );
+    return sweep(() => {
+      const gap = target.neg().mul(a.sub(b));
+      // A margin is a fraction, also where it is whole: integers become floats beside it.
+      const wide = isDifferentiable(gap.dtype) ? gap : gap.to('float32');
+      return reduce(wide.add(options.margin ?? 0).clamp(0), options.reduction);
+    });
   },
 );
 
