@@ -1,5 +1,6 @@
 /** @file Derivatives of choosing and adding by index. */
 import { arange, zeros, zerosLike } from '../../creation.ts';
+import { isGradEnabled } from '../record.ts';
 import type { Along } from '../../ops/define.ts';
 import {
   embeddingBag,
@@ -35,11 +36,14 @@ function scattered(grad: Tensor, saved: Saved, { dim, reduce, includeSelf }: Sca
     const alone = zeroSource.logicalAnd(gather(count, dim, index).eq(1));
     const others = scatterReduce(start, dim, index, where(zeroSource, 1, source), 'prod');
     const safe = where(zeroSource, 1, source);
-    given = where(
-      alone,
-      gather(grad.mul(others), dim, index),
-      where(zeroSource, 0, gather(grad.mul(result), dim, index).div(safe)),
-    );
+    const beside = gather(grad.mul(others), dim, index);
+    given = where(alone, beside, where(zeroSource, 0, gather(grad.mul(result), dim, index).div(safe)));
+    // Of two zeros each has a slope of zero, which is the other times the rest: it changes with the other.
+    if (isGradEnabled()) {
+      const zeros = scatterAdd(zerosLike(start), dim, index, where(zeroSource, source, 0));
+      const paired = zeroSource.logicalAnd(gather(count, dim, index).eq(2));
+      given = where(paired, beside.mul(gather(zeros, dim, index).sub(source)), given);
+    }
   } else {
     const chosen = gather(result.detach(), dim, index);
     const won = source.detach().eq(chosen).to(grad.dtype);
