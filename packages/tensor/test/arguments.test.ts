@@ -130,6 +130,17 @@ describe('positions and sizes', () => {
     expect(run).toThrow(says);
   });
 
+  it('are no bytes in an index, which PyTorch would take for a mask', () => {
+    const bytes = tensor([1, 0, 1, 0], { dtype: 'uint8' });
+    const says = "an index takes no uint8, which may be a mask or positions: convert it, a mask by to('bool')";
+    for (const item of [bytes, bytes.select(0, 0)]) {
+      expect(() => t.index([item])).toThrow(says);
+      expect(() => t.clone().indexPut_([item], 5)).toThrow(says);
+    }
+    expect(t.index([bytes.to('bool')]).toArray()).toEqual([1, 3]);
+    expect(t.index([bytes.to('int64')]).toArray()).toEqual([2, 1, 2, 1]);
+  });
+
   it('windows', () => {
     const [image, weight] = [ones([1, 1, 4, 4]), ones([1, 1, 2, 2])];
     for (const run of [

@@ -54,10 +54,19 @@ function sliceOf(item: string | Slice): Slice {
   };
 }
 
+/** Bytes are masks in PyTorch, which warns of it, and positions to whoever has them in a Uint8Array: neither is guessed. */
+function checkItem(item: IndexItem): void {
+  if (!(item instanceof Tensor) || item.dtype !== 'uint8') return;
+  throw new DTypeError(
+    "an index takes no uint8, which may be a mask or positions: convert it, a mask by to('bool'), positions by to('int64')",
+  );
+}
+
 /** Takes the basic part of an index, which views can name, off the rest. */
 function placeOf(t: Tensor, given: readonly IndexItem[]): Place {
   if (!Array.isArray(given)) throw new TypeError('an index is a list, with an item for each dimension');
   const items = given.map(asTensor);
+  items.forEach(checkItem);
   if (items.filter((item) => item === '...').length > 1)
     throw new ShapeError("an index can only have a single ellipsis ('...')");
   const count = items.reduce((sum: number, item) => sum + dimsOf(item), 0);
