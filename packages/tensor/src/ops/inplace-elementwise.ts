@@ -3,7 +3,7 @@ import { checkFill } from '../range.ts';
 import { cast } from '../dtype.ts';
 import { fromArray, rawView, readArray } from '../host.ts';
 import { named } from '../named.ts';
-import { broadcastShapes, expandStrides } from '../shape.ts';
+import { broadcastShapes, expandStrides, sameShape } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { takesExact } from './elementwise.ts';
 import { defineOp } from './define.ts';
@@ -31,10 +31,17 @@ function copied(target: Tensor, from: Tensor): Tensor {
   return fromArray(cast(readArray(wide), from.dtype, target.dtype), target.dtype, shape);
 }
 
+/** Whether `a` and `b` are the same elements in the same order. */
+function isSameView(a: Tensor, b: Tensor): boolean {
+  if (a.sparse !== undefined || b.sparse !== undefined) return false;
+  if (a.storage !== b.storage || a.dtype !== b.dtype || a.offset !== b.offset) return false;
+  return sameShape(a.shape, b.shape) && sameShape(a.strides, b.strides);
+}
+
 /** Writes `source`, broadcast and converted, into `t`; `t` itself is there already, also where several elements are one place. */
 export const copy_ = named('aten::copy_', <T extends Tensor>(t: T, source: Tensor): T =>
   applyInPlace(copyOp, t, [source.sparse === undefined ? source : source.toDense()], undefined, {
-    uniform: source === t,
+    uniform: isSameView(t, source),
   }),
 );
 

@@ -79,6 +79,11 @@ function fromMemory(memory: Tensor, { parts, laid, baseShape }: Place): Tensor {
   return parts ? complex(plain.select(-1, 0), plain.select(-1, 1)) : plain;
 }
 
+/** How many elements of an expanded view are one place: only one of them is what is there, and each has its part of the gradient. */
+function timesOver({ shape, strides }: Geometry): number {
+  return shape.reduce((times, n, i) => (strides[i] === 0 && n > 1 ? times * n : times), 1);
+}
+
 function asDType(t: Tensor, dtype: DType): Tensor {
   return t.dtype === dtype ? t : t.to(dtype);
 }
@@ -116,7 +121,9 @@ class CopySlices extends FunctionNode {
     if (grad === null) return this.nextEdges.map(() => null);
     const { shape, strides, offset } = this.place.part;
     const memory = toMemory(grad, this.place);
-    const [before, ...rest] = this.inner.apply([asStrided(memory, shape, strides, offset)]);
+    const part = asStrided(memory, shape, strides, offset);
+    const times = timesOver(this.place.part);
+    const [before, ...rest] = this.inner.apply([times === 1 ? part : part.div(times)]);
     if (this.nextEdges[0] === null) return [null, ...rest];
     // The function may work in a wider dtype than the tensor it changed.
     const { dtype } = memory;
