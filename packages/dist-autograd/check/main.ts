@@ -1,4 +1,4 @@
-/** @file Checks distributed programs against one process of PyTorch: `npm run check:numerics -- --suite distributed [--seeds N] [--case S/N]`. */
+/** @file Checks distributed programs against one process of PyTorch: `npm run check:numerics -- --suite distributed [--seeds N] [--case distributed/S/N,...]`. */
 import { parseArgs } from 'node:util';
 import { PythonPeer, Random } from '@backwire/testing';
 import { ProcessGroup } from './group.ts';
@@ -67,7 +67,7 @@ async function main(): Promise<number> {
   }
   const check = new Check(await PythonPeer.start(python, new URL('local.py', import.meta.url)));
   try {
-    const programs = typeof values.case === 'string' ? [named(values.case)] : seeded(values);
+    const programs = typeof values.case === 'string' ? values.case.split(',').map(named) : seeded(values);
     return await checkAll(check, programs);
   } finally {
     await check.stop();

@@ -60,15 +60,21 @@ async function checkSeeds(checker: Checker, options: Options): Promise<boolean> 
   return unexplained === 0;
 }
 
-async function checkOne(checker: Checker, seed: string, { shrinkMs, keep }: Options): Promise<boolean> {
-  const program = programNamed(seed);
-  const { findings } = await checker.check([program]);
-  if (findings.length === 0) console.log(`${seed}: no difference`);
-  const settled = await settleAll(groupFindings(findings), checker, shrinkMs);
+/** Programs by name, each by itself: what differs alike in two of them is shown of both. */
+async function checkNamed(checker: Checker, { only, shrinkMs, keep }: Options): Promise<boolean> {
+  const settled: Group[] = [];
+  let good = true;
+  // All names first: a wrong one is said before the others take their time.
+  for (const [i, program] of only.map(programNamed).entries()) {
+    const { findings } = await checker.check([program]);
+    if (findings.length === 0) console.log(`${only[i]}: no difference`);
+    settled.push(...(await settleAll(groupFindings(findings), checker, shrinkMs)));
+    for (const { backend, explained } of findings)
+      if (explained !== undefined) console.log(`${only[i]} on ${backend} is meant: ${explained}`);
+    good &&= findings.every(({ explained }) => explained !== undefined);
+  }
   if (keep) await keepRegressions(checker, settled);
-  for (const { backend, explained } of findings)
-    if (explained !== undefined) console.log(`${seed} on ${backend} is meant: ${explained}`);
-  return findings.every(({ explained }) => explained !== undefined);
+  return good;
 }
 
 async function main(): Promise<boolean> {
@@ -84,7 +90,7 @@ async function main(): Promise<boolean> {
     console.log(
       `PyTorch ${checker.torch.version}; backends ${checker.executors.map(({ backend }) => backend).join(', ')}`,
     );
-    if (options.only !== undefined) return await checkOne(checker, options.only, options);
+    if (options.only.length > 0) return await checkNamed(checker, options);
     if (options.record) return await record(checker, options.suites);
     return await checkSeeds(checker, options);
   } finally {
