@@ -53,12 +53,33 @@ export const REFUSALS: readonly Explanation[] = [
   {
     name: 'gradient of a filled expansion',
     reason:
-      'the gradient of an expanded tensor that fill_ or zero_ has overwritten is zero; PyTorch fails to write it where several elements are one place',
+      'the gradient of an expanded tensor that fill_, zero_ or a copy of itself has overwritten is that of what it holds now; PyTorch fails to write it where several elements are one place',
     holds: ({ program, difference }) =>
       difference.kind === 'accepts' &&
       difference.torchs.includes('more than one element of the written-to tensor') &&
       isBackward(program.lines[difference.line]) &&
-      someStatement(program, (line) => /(fill|zero)_\(/.test(line.ts)),
+      someStatement(program, (line) => /(fill|zero|copy)_\(/.test(line.ts)),
+  },
+  {
+    name: 'choices in an expansion',
+    reason:
+      'maskedFill_, indexFill_ and indexPut_ refuse a tensor several elements of which are one place, as all that writes more than one value does; PyTorch warns that it will',
+    holds: ({ program, difference }) => {
+      const line = program.lines[difference.line];
+      return (
+        difference.kind === 'refuses' &&
+        difference.ours.includes('refers to a single memory location') &&
+        line !== undefined &&
+        !isInput(line) &&
+        /(maskedFill|indexFill|indexPut)_\(/.test(line.ts)
+      );
+    },
+  },
+  {
+    name: 'bytes as masks',
+    reason:
+      'an index, and the condition of where, take no uint8; PyTorch takes it for a mask, with a warning that this is deprecated',
+    holds: ({ difference }) => difference.kind === 'refuses' && /an index takes no uint8|where\(\) does not take uint8/.test(difference.ours),
   },
   {
     name: 'results in rows',

@@ -5,6 +5,7 @@ import {
   isExtreme,
   isInfinite,
   isNaNs,
+  isOverflow,
   isSecond,
   largestOf,
   smallestOf,
@@ -106,6 +107,17 @@ export const SLOPES: readonly Explanation[] = [
         someStatement(program, (line) => line.ts.includes('optim.Adam('))
       );
     },
+  },
+  {
+    name: 'gates of numbers near the largest',
+    reason:
+      'where products near the largest number cancel, a gate of a recurrent layer is open, closed, or between, where alone it has a slope, by the order in which they add up: in single precision no order is exact',
+    holds: ({ program, difference }) =>
+      difference.kind === 'gradient' &&
+      !isOverflow(difference.ours) &&
+      !isOverflow(difference.torchs) &&
+      someInput(program, isExtreme) &&
+      someStatement(program, (line) => /\bnn\.(RNN|GRU|LSTM)(Cell)?\(/.test(line.ts)),
   },
   {
     name: 'slopes under autocast',

@@ -14,7 +14,7 @@ import {
   type Explanation,
 } from './found.ts';
 import { isTensor } from './outcome.ts';
-import type { Input } from './program.ts';
+import { isInput, type Input } from './program.ts';
 
 /** What is infinite makes NaN of a score, too. */
 function isNotFinite({ data, dtype }: Input): boolean {
@@ -134,6 +134,34 @@ export const VALUES: readonly Explanation[] = [
         most >= 1024 &&
         someStatement(program, (line) => /^(sum|mean|variance|std|norm)\b/.test(line.op)) &&
         Math.abs(Number(ours) - Number(exact)) <= (most / 4) * EPSILON.float64 * Math.abs(Number(exact))
+      );
+    },
+  },
+  {
+    name: 'deviations of large doubles',
+    reason:
+      'the deviation of doubles whose squares are beyond the largest number is finite, and has slopes; that of PyTorch is infinite or NaN, and its slopes are zero or NaN',
+    holds: ({ program, difference }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      !isOverflow(difference.ours) &&
+      (isOverflow(difference.torchs) || /^-?0$/.test(difference.torchs)) &&
+      someStatement(program, (line) => /^std\b/.test(line.op)) &&
+      someInput(program, (line) => line.dtype === 'float64' && largestOf(line) > 1e150),
+  },
+  {
+    name: 'doubles that are nearly alike',
+    reason:
+      'what a normalisation makes of doubles that are nearly alike, and its slopes, are differences of terms as large as the largest of them over the least deviation, the root of eps: they are exact but for the rounding of these, in another order than in PyTorch',
+    holds: ({ program, difference, torchs }) => {
+      const [, exact, ours] = /exactly (\S+), allowed \S+\): (\S+)$/.exec(difference.ours) ?? [];
+      const seen = torchs.seen[difference.path];
+      const terms =
+        Math.max(1, ...program.lines.map((line) => (isInput(line) ? largestOf(line) : 0))) / Math.sqrt(1e-5);
+      return (
+        isTensor(seen) &&
+        seen.dtype === 'float64' &&
+        someStatement(program, (line) => /^(nn\.)?(layer|group|instance|batch)Norm/i.test(line.op)) &&
+        Math.abs(Number(ours) - Number(exact)) <= 8 * EPSILON.float64 * terms
       );
     },
   },

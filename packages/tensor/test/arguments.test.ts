@@ -15,6 +15,7 @@ import {
   DTypeError,
   fromBytes,
   groupNorm,
+  indexFill,
   loadSafetensors,
   maxPool2d,
   oneHot,
@@ -139,6 +140,17 @@ describe('positions and sizes', () => {
     }
     expect(t.index([bytes.to('bool')]).toArray()).toEqual([1, 3]);
     expect(t.index([bytes.to('int64')]).toArray()).toEqual([2, 1, 2, 1]);
+  });
+
+  it('of a tensor without dimensions are filled as often as they are given', () => {
+    for (const places of [[], [0], [0, -1, 0]])
+      for (const dim of [0, -1]) {
+        const at = tensor(places, { dtype: 'int64', shape: [places.length] });
+        const wanted = places.length === 0 ? 7 : 3;
+        expect(indexFill(tensor(7), dim, at, 3).item()).toBe(wanted);
+        expect(tensor(7).indexFill_(dim, at, 3).item()).toBe(wanted);
+      }
+    expect(() => tensor(7).indexFill_(0, tensor([1], { dtype: 'int64' }), 3)).toThrow(/out of bounds/);
   });
 
   it('windows', () => {

@@ -141,6 +141,30 @@ function operandFor(heap: Heap, shape: readonly number[]): Ref {
   );
 }
 
+/** A change of some of the elements, or by two numbers. */
+function addChoice(heap: Heap): void {
+  const { draw } = heap;
+  const { random } = draw;
+  const { ref, shape } = heap.any();
+  const made = (op: string, ts: string, py: string, args: readonly Arg[]): void =>
+    heap.add(draw.call(op, ts, py, [ref, ...args], 'inPlace'), shape);
+  const kind = random.pick(['clamp_', 'maskedFill_', 'indexFill_'] as const);
+  const d = random.int(0, Math.max(1, shape.length));
+  const n = shape[d] ?? 1;
+  if (kind === 'indexFill_' && n > 0)
+    return made(kind, '$0.indexFill_($1, $2, $3)', '$0.index_fill_($1, $2, $3)', [
+      d,
+      draw.index([2], () => random.int(0, n)),
+      random.int(0, 2),
+    ]);
+  if (kind === 'maskedFill_')
+    return made(kind, '$0.maskedFill_($1, $2)', '$0.masked_fill_($1, $2)', [
+      draw.leaf(random.chance(0.3) ? shape.slice(1) : shape, { dtype: 'bool' }),
+      random.int(0, 2),
+    ]);
+  return made('clamp_', '$0.clamp_($1, $2)', '$0.clamp_($1, $2)', [-1, 1]);
+}
+
 function addChange(heap: Heap): void {
   const { draw } = heap;
   const { random } = draw;
@@ -227,9 +251,10 @@ export const viewSuite: Suite = {
         shape,
       );
     for (let i = random.int(3, 9); i > 0; i--) {
-      const kind = random.weighted({ view: 4, change: 4, use: 1 });
+      const kind = random.weighted({ view: 4, change: 3.4, choice: 0.6, use: 1 });
       if (kind === 'view') addView(heap);
       else if (kind === 'change') addChange(heap);
+      else if (kind === 'choice') addChoice(heap);
       else addUse(heap);
     }
     const roots = random.shuffle(heap.variables).slice(0, random.int(1, 3));

@@ -309,7 +309,9 @@ export const indexFill = named('aten::index_fill', (t: Tensor, dim: number, at: 
   sweep(() => {
     checkFill(value, t.dtype);
     const d = normalizeDim(dim, t.rank);
-    const shape = t.rank === 0 ? [] : t.shape.map((n, k) => (k === d ? at.size : n));
-    return indexCopy(t, dim, fromEnd(at, t.shape[d] ?? 1), full(shape, value, { dtype: t.dtype }));
+    // A source without dimensions would be for one position.
+    if (t.rank === 0) return indexFill(t.reshape([1]), 0, at, value).reshape([]);
+    const shape = t.shape.map((n, k) => (k === d ? at.size : n));
+    return indexCopy(t, dim, fromEnd(at, t.shape[d] as number), full(shape, value, { dtype: t.dtype }));
   }),
 );

@@ -118,9 +118,9 @@ export const subscripts: readonly Operation[] = [
       `$0.index_fill${name.endsWith('_') ? '_' : ''}($1, $2, $3)`,
       name.endsWith('_') ? 'inPlace' : 'never',
       (draw) => {
-        const shape = draw.shape(1, 3);
-        const d = draw.random.int(0, shape.length);
-        const n = shape[d] as number;
+        const shape = draw.shape(0, 3);
+        const d = draw.random.int(0, Math.max(1, shape.length));
+        const n = shape[d] ?? 1;
         return [
           target(draw, shape),
           d,
