@@ -188,9 +188,9 @@ export function logSoftmaxRows(a: usize, o: usize, rows: i32, n: i32): void {
   const line = <usize>n * F32;
   for (let i = 0; i < rows; i++, a += line, o += line) {
     const m = largest(a, n);
-    // As one number in double precision: rounded apart, two would cost a digit where they cancel.
-    const shift = <f64>m + ln(exponentials(a, o, n, m, false) * LARGE);
-    for (let k: usize = 0; k < line; k += F32) store<f32>(o + k, <f32>(<f64>load<f32>(a + k) - shift));
+    const rest = ln(exponentials(a, o, n, m, false) * LARGE);
+    // In double precision, where only the end is rounded; and one after the other: beside a large m, the rest is nothing.
+    for (let k: usize = 0; k < line; k += F32) store<f32>(o + k, <f32>(<f64>load<f32>(a + k) - <f64>m - rest));
   }
 }
 

@@ -214,6 +214,44 @@ describe('gates', () => {
   });
 });
 
+describe('logarithms of softmax', () => {
+  const large = [
+    ['float64', 1e16],
+    ['float64', -Number.MAX_VALUE],
+    ['float32', 1e17],
+    ['float32', -MOST],
+    ['bfloat16', 2 ** 100],
+    ['float16', 60_000],
+  ] as const;
+  it.each(large)('of %s are those of equal parts also where all are %d', (dtype, value) => {
+    const near = (t: bw.Tensor, exact: number): void => {
+      const room = (/16$/.test(dtype) ? 4e-3 : 1e-6) * Math.abs(exact);
+      for (const v of t.to('float64').flatten().toArray() as number[]) expect(Math.abs(v - exact)).toBeLessThan(room);
+    };
+    // The last of them by a kernel, where the backend has one.
+    for (const shape of [
+      [2, 3],
+      [3, 40],
+      [4, 4096],
+    ] as const) {
+      const x = bw.ones([...shape], { dtype }).mul(value);
+      for (const [dim, n] of shape.entries()) {
+        near(x.logSoftmax(dim), -Math.log(n));
+        near(x.softmax(dim), 1 / n);
+      }
+      near(bw.crossEntropy(x, bw.zeros([shape[0]], { dtype: 'int64' })), Math.log(shape[1]));
+    }
+    const t = bw.tensor([[value, value]], { dtype, requiresGrad: true });
+    const [first] = bw.grad([t.logSoftmax(1)], [t], {
+      gradOutputs: [bw.tensor([[1, 0]], { dtype })],
+      createGraph: true,
+    }) as [bw.Tensor];
+    near(first.mul(bw.tensor([[1, -1]], { dtype })), 0.5);
+    const [second] = bw.grad([first.select(1, 0)], [t]) as [bw.Tensor];
+    near(second.mul(bw.tensor([[-1, 1]], { dtype })), 0.25);
+  });
+});
+
 describe('losses', () => {
   it('smoothed targets of classes that cannot be are infinite, and have slopes', () => {
     const logits = bw.tensor([[MOST, -MOST, 1]], { requiresGrad: true });

@@ -53,10 +53,11 @@ const lineOp = (name: string, kernel: string, log: boolean): Op<Along> =>
     const out = new Float64Array(x.length);
     forEachLine(input, dim, (first, stride, n) => {
       const [max, sum] = lineSum(x, first, stride, n);
-      const shift = log ? max + Math.log(sum) : max;
+      const rest = Math.log(sum);
       for (let i = 0; i < n; i++) {
-        const shifted = (x[first + i * stride] as number) - shift;
-        out[first + i * stride] = log ? shifted : Math.exp(shifted) / sum;
+        const shifted = (x[first + i * stride] as number) - max;
+        // The largest first: beside it, the rest may be nothing.
+        out[first + i * stride] = log ? shifted - rest : Math.exp(shifted) / sum;
       }
     });
     return fromArray(encode(out, input.dtype), input.dtype, input.shape);
