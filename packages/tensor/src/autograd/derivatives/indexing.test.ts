@@ -42,4 +42,23 @@ describe('scatterReduce of products', () => {
       }
     },
   );
+
+  it.each([[NaN], [Infinity], [-Infinity]])('of zeros beside %d have the slopes of the products written out', (odd) => {
+    for (const factors of [
+      [0, odd],
+      [-0, odd, -0],
+      [odd, 0, 3, 0, 0],
+    ]) {
+      const [a, b] = [0, 1].map(() => tensor([...factors], { requiresGrad: true })) as [Tensor, Tensor];
+      const index = tensor(
+        factors.map(() => 0),
+        { dtype: 'int64' },
+      );
+      tensor([1]).scatterReduce(0, index, a, 'prod', { includeSelf: false }).sum().backward();
+      factors.reduce((product, _, i) => product.mul(b.select(0, i)), tensor(1)).backward();
+      const ofZeros = (t: Tensor): number[] =>
+        (t.grad?.toArray() as number[]).filter((_, i) => factors[i] === 0).map((v) => v + 0);
+      expect(ofZeros(a)).toEqual(ofZeros(b));
+    }
+  });
 });

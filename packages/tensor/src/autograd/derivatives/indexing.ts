@@ -37,7 +37,8 @@ function scattered(grad: Tensor, saved: Saved, { dim, reduce, includeSelf }: Sca
     const others = scatterReduce(start, dim, index, where(zeroSource, 1, source), 'prod');
     const safe = where(zeroSource, 1, source);
     const beside = gather(grad.mul(others), dim, index);
-    given = where(alone, beside, where(zeroSource, 0, gather(grad.mul(result), dim, index).div(safe)));
+    // Of several zeros each has the product, which is zero, or NaN beside what is not finite.
+    given = where(alone, beside, gather(grad.mul(result), dim, index).div(safe));
     // Of two zeros each has a slope of zero, which is the other times the rest: it changes with the other.
     if (isGradEnabled()) {
       const zeros = scatterAdd(zerosLike(start), dim, index, where(zeroSource, source, 0));
