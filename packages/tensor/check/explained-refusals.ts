@@ -1,5 +1,5 @@
 /** @file Differences that are meant: what only one side refuses, in layouts and of nothing. */
-import { someStatement, viewsOf, isEmpty, type Explanation } from './found.ts';
+import { someInput, someStatement, viewsOf, isEmpty, type Explanation } from './found.ts';
 import { isInput, type Line } from './program.ts';
 
 export const REFUSALS: readonly Explanation[] = [
@@ -79,7 +79,17 @@ export const REFUSALS: readonly Explanation[] = [
     name: 'bytes as masks',
     reason:
       'an index, and the condition of where, take no uint8; PyTorch takes it for a mask, with a warning that this is deprecated',
-    holds: ({ difference }) => difference.kind === 'refuses' && /an index takes no uint8|where\(\) does not take uint8/.test(difference.ours),
+    holds: ({ difference }) =>
+      difference.kind === 'refuses' && /an index takes no uint8|where\(\) does not take uint8/.test(difference.ours),
+  },
+  {
+    name: 'exactly singular',
+    reason:
+      'a matrix whose factors have a zero on the diagonal in double precision is singular, and solve and inverse refuse it; in single precision PyTorch has the rounding of that zero there, and divides by it',
+    holds: ({ difference, program }) =>
+      difference.kind === 'refuses' &&
+      /^TensorError: \w+: The diagonal element \d+ is zero/.test(difference.ours) &&
+      !someInput(program, (line) => line.dtype === 'float64'),
   },
   {
     name: 'results in rows',

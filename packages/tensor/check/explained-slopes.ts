@@ -152,12 +152,12 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'expanded statistics',
     reason:
-      'batchNorm takes running statistics in every layout; the backward pass of PyTorch reads memory beyond those that are expanded',
+      'batchNorm takes running statistics in every layout; the backward pass of PyTorch reads those that are not contiguous as if they were, beyond what is expanded and beside what is sliced',
     holds: ({ program, difference, torchs }) =>
       difference.kind === 'gradient' &&
       isVector(torchs.seen[difference.path]) &&
       someStatement(program, (line) => line.op === 'batchNorm' && !hasOption(line, 'training')) &&
-      viewsOf(program).includes('expand'),
+      viewsOf(program).some((op) => /^(expand|slice|select|diagonal)/.test(op)),
   },
   {
     name: 'batches in columns',

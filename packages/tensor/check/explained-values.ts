@@ -42,6 +42,17 @@ export const VALUES: readonly Explanation[] = [
       ),
   },
   {
+    name: 'keys at minus infinity',
+    reason:
+      'a key whose score is -Infinity has no slope in an attention, whatever its value; that of PyTorch, zero times an infinite value, is NaN',
+    holds: ({ program, difference }) =>
+      difference.kind === 'gradient' &&
+      difference.torchs === 'NaN' &&
+      !difference.ours.endsWith(': NaN') &&
+      someInput(program, isInfinite) &&
+      someStatement(program, (line) => /^(scaledDotProductAttention|nn\.MultiheadAttention)/.test(line.op)),
+  },
+  {
     name: 'rows of NaN',
     reason:
       'a row whose scores are all NaN, or as its mask leaves them, attends to NaN, as in the plain attention of PyTorch; its fused one makes such a row zero',
@@ -120,6 +131,16 @@ export const VALUES: readonly Explanation[] = [
       isOverflow(difference.ours) &&
       /\.exp_avg$/.test(difference.path) &&
       someStatement(program, (line) => /optim\.(Adam|AdamW|Adamax|NAdam|RAdam)\(/.test(line.ts)),
+  },
+  {
+    name: 'decay of infinite parameters',
+    reason:
+      'SGD takes the decay off the parameter, which leaves an infinite one infinite; PyTorch adds it to the gradient, and where that is infinite, too, has NaN',
+    holds: ({ program, difference }) =>
+      difference.kind === 'value' &&
+      difference.torchs === 'NaN' &&
+      /: -?Infinity$/.test(difference.ours) &&
+      someStatement(program, (line) => line.ts.includes('optim.SGD(')),
   },
   {
     name: 'long sums of doubles',

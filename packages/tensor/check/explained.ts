@@ -15,6 +15,7 @@ import {
   isSecond,
   isZero,
   nearlyDoubles,
+  smallestOf,
   someInput,
   someStatement,
   isEmpty,
@@ -24,7 +25,7 @@ import {
 import { REFUSALS } from './explained-refusals.ts';
 import { SLOPES } from './explained-slopes.ts';
 import { VALUES } from './explained-values.ts';
-import { isInput } from './program.ts';
+import { isInput, type Arg } from './program.ts';
 
 export const EXPLANATIONS: readonly Explanation[] = [
   {
@@ -185,9 +186,13 @@ export const EXPLANATIONS: readonly Explanation[] = [
   },
   {
     name: 'source larger than the index',
-    reason: 'scatterAdd and scatter have gradients for a source that is larger than the index; PyTorch has none',
-    holds: ({ difference }) =>
-      difference.kind === 'accepts' && /Scatter\w*Backward0 returned an invalid gradient/.test(difference.torchs),
+    reason:
+      'scatterAdd, scatter and scatterReduce have gradients for a source that is larger than the index; PyTorch has none, or one for all of it where the index has no dimensions',
+    holds: ({ difference, program, ours }) =>
+      (difference.kind === 'accepts' && /Scatter\w*Backward0 returned an invalid gradient/.test(difference.torchs)) ||
+      (difference.kind === 'gradient' &&
+        difference.ours.endsWith(': 0') &&
+        someStatement(program, ({ op, args }) => op.startsWith('scatter') && args.some((arg) => isScalar(arg, ours)))),
   },
   {
     name: 'dtypes of nothing',
@@ -216,9 +221,9 @@ export const EXPLANATIONS: readonly Explanation[] = [
   },
   {
     name: 'sums of sparse halves',
-    reason: 'sparse tensors of float16 and of bool add up',
+    reason: 'sparse tensors of float16 and of bool add up, and are multiplied',
     holds: ({ difference }) =>
-      difference.kind === 'accepts' && difference.torchs.includes('"cadd_sparse" not implemented'),
+      difference.kind === 'accepts' && /"(cadd|mul_out)_sparse" not implemented/.test(difference.torchs),
   },
   {
     name: 'bias of one vector',
@@ -289,7 +294,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
       /^(value|gradient)$/.test(difference.kind) &&
       isOverflow(difference.ours) &&
       (/exactly -?\d/.test(difference.ours) ||
-        someInput(program, (line) => line.dtype === 'float64' && isExtreme(line))) &&
+        someInput(program, (line) => line.dtype === 'float64' && (isExtreme(line) || smallestOf(line) < 1e-37))) &&
       (isOverflow(difference.torchs) ||
         /allowed (Infinity|[\d.]+e\+([23]\d|\d{3}))/.test(difference.ours) ||
         (onHeap(backend) && someInput(program, (line) => isExtreme(line)))),
@@ -345,10 +350,10 @@ export const EXPLANATIONS: readonly Explanation[] = [
     name: 'rows that attend to nothing',
     reason:
       'a row that may attend to nothing has no gradient, whatever the values are; that of PyTorch is NaN where they are infinite',
-    holds: ({ difference, ours, program, torchs }) =>
+    holds: ({ difference, program }) =>
       difference.kind === 'gradient' &&
-      isZero(ours.seen[difference.path]) &&
-      isNaNs(torchs.seen[difference.path]) &&
+      difference.torchs === 'NaN' &&
+      difference.ours.endsWith(': 0') &&
       someStatement(program, (line) => line.op === 'scaledDotProductAttention'),
   },
   {
@@ -455,6 +460,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
   ...SLOPES,
   ...VALUES,
 ];
+
+/** A tensor without dimensions. */
+function isScalar(arg: Arg, { seen }: Found['ours']): boolean {
+  const one = typeof arg === 'object' && arg !== null && 'ref' in arg ? seen[String(arg.ref)] : undefined;
+  return isTensor(one) && one.shape.length === 0 && one.dtype === 'int64';
+}
 
 /** The name of the explanation, if there is one. */
 export function explain(found: Found): string | undefined {
