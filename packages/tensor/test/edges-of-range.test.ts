@@ -119,6 +119,42 @@ describe('norms', () => {
     ]);
   });
 
+  it.each([
+    ['float32', MOST],
+    ['float32', 1e30],
+    ['float64', Number.MAX_VALUE],
+    ['float64', 1e200],
+  ] as const)(
+    'of %s whose squares are infinite, as of %d, are infinite, with slopes of zero, as these have',
+    (dtype, v) => {
+      const t = bw.tensor(
+        [
+          [v, 1, 0],
+          [-v, v, 2],
+          [3, 4, 0],
+          [0, 0, 0],
+        ],
+        { dtype, requiresGrad: true },
+      );
+      const norms = t.norm(2, 1);
+      expect(norms.toArray()).toEqual([INF, INF, 5, 0]);
+      const [first] = bw.grad([norms.narrow(0, 0, 2).sum()], [t], { createGraph: true }) as [bw.Tensor];
+      first
+        .mul(bw.tensor([1, -2, 3], { dtype }))
+        .sum()
+        .backward();
+      for (const found of [first, t.grad as bw.Tensor]) expect(found.abs().amax().item()).toBe(0);
+      expect(
+        bw
+          .grad([t.norm(2, 1).sum()], [t])[0]
+          ?.select(0, 2)
+          .mul(5)
+          .round()
+          .toArray(),
+      ).toEqual([3, 4, 0]);
+    },
+  );
+
   it('that are infinite leave cosineSimilarity zero, and its slopes', () => {
     expect(slope([0, MOST], (t) => bw.cosineSimilarity(bw.tensor(0), t, 0))).toEqual([0, 0]);
   });

@@ -21,7 +21,7 @@ import { concat } from './join.ts';
 import { matmul } from './matmul.ts';
 import type { Dims } from './reduce.ts';
 import { variance } from './spread.ts';
-import { maskedFill, where } from './where.ts';
+import { where } from './where.ts';
 import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes } from './takes.ts';
 import { whiten } from './whiten.ts';
 import { isHalf, toFloat32 } from '../precision.ts';
@@ -88,10 +88,13 @@ export const norm = defineFunction('norm', each(FLOATING), (t: Tensor, p = 2, di
       throw new ShapeError(`norm: no elements have no ${p} norm`);
     }
     const total = (p === 2 ? x.square() : p < 1 ? steepPower(x, p) : x.abs().pow(p)).sum(dim, keepDim);
-    const zero = total.detach().eq(0);
-    const root = zero.any().item() === 0 ? total : where(zero, 1, total);
-    const value = p === 2 ? root.sqrt() : root.pow(1 / p);
-    return root === total ? value : maskedFill(value, zero, 0);
+    const rooted = (sum: Tensor): Tensor => (p === 2 ? sum.sqrt() : sum.pow(1 / p));
+    const found = total.detach();
+    const odd = p === 2 ? found.eq(0).logicalOr(found.eq(Infinity)) : found.eq(0);
+    if (odd.any().item() === 0) return rooted(total);
+    // Squares beyond the dtype leave no slope, as zeros do, unless an element is infinite: the slope of that would be zero times infinity.
+    const flat = p === 2 && count > 0 ? odd.logicalAnd(x.detach().abs().amax(dim, keepDim).isFinite()) : odd;
+    return where(flat, found, rooted(where(flat, 1, total)));
   });
 });
 
