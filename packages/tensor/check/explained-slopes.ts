@@ -76,6 +76,20 @@ export const SLOPES: readonly Explanation[] = [
       ),
   },
   {
+    name: 'slopes of what is nearly certain',
+    reason:
+      'the second derivative of logSigmoid, and of losses of logits, is sigmoid(x) sigmoid(-x), also where that is small; that of PyTorch has 1 - sigmoid(x), which is nothing there',
+    holds: (found) =>
+      isSecond(found.program) &&
+      isSlope(found) &&
+      /^-?0$/.test(found.difference.torchs) &&
+      // Less than single precision has places for, beside 1.
+      Math.abs(Number(found.difference.ours.split(': ').at(-1))) < EPSILON.float32 &&
+      someStatement(found.program, (line) =>
+        /WithLogits|^softMarginLoss|^multilabelSoftMarginLoss|^logSigmoid/.test(line.op),
+      ),
+  },
+  {
     name: 'factors of nearly singular matrices',
     reason:
       'the second derivative of qr divides by the diagonal of R twice: rounding counts as often as the smallest of it goes into the largest element, squared, and without bound where it is the rounding of zero',

@@ -53,6 +53,17 @@ export const VALUES: readonly Explanation[] = [
       someStatement(program, (line) => /^(scaledDotProductAttention|nn\.MultiheadAttention)/.test(line.op)),
   },
   {
+    name: 'scores near the largest number',
+    reason:
+      'an attention scales its queries, PyTorch queries and keys, each by the root: a score near the largest number may be infinite there, and NaN what follows from it',
+    holds: ({ program, difference }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      difference.torchs === 'NaN' &&
+      !isOverflow(difference.ours) &&
+      someInput(program, isExtreme) &&
+      someStatement(program, (line) => line.op === 'scaledDotProductAttention'),
+  },
+  {
     name: 'rows of NaN',
     reason:
       'a row whose scores are all NaN, or as its mask leaves them, attends to NaN, as in the plain attention of PyTorch; its fused one makes such a row zero',
