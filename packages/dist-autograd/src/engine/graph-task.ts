@@ -18,6 +18,7 @@ import { compareKeys } from '../protocol/order-key.ts';
 import { PassError, precondition } from '../protocol/pass-failures.ts';
 import type { Failure, Fired, LocalGraph, Reached } from '../protocol/pass-types.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
+import { errorOf } from '../failure.ts';
 import type { GradientStore } from './gradients.ts';
 import type { Replica, Replicas } from './replicas.ts';
 import { Inputs } from './ordered-sum.ts';
@@ -139,7 +140,8 @@ export class GraphTask implements LocalGraph<Grads> {
   }
 
   discard(failure?: Failure): void {
-    const cause = new Error(failure?.text ?? 'a backward pass failed before its gradients were combined');
+    const text = 'a backward pass failed before its gradients were combined';
+    const cause = failure === undefined ? new Error(text) : errorOf(failure);
     this.context.replicas?.fail(cause, (replica) => this.mayReach(replica));
     this.failed = cause;
     this.over?.abort(cause);

@@ -2,10 +2,10 @@
 import { keep, Tensor } from '@backwire/tensor';
 import { ambient, runWith } from '@backwire/tensor/internal';
 import { systemFunction } from '../base/definitions.ts';
-import { RpcError, rpcInfo } from '../base/errors.ts';
+import { RpcError } from '../base/errors.ts';
 import { MAX_COLLECTIVE_TAGS, MAX_REPLICA_FAILURE_TEXT, MAX_REPLICA_NAMES_TEXT } from '../base/limits.ts';
 import type { CallOptions } from '../base/options.ts';
-import { sleep } from '../base/within.ts';
+import type { Answer } from '../client/pending-call.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { ARRIVE } from '../protocol/meetings.ts';
 import { InboundCall } from '../server/inbound-call.ts';
@@ -121,45 +121,26 @@ systemFunction(MISSING, (key: string): Missing[] => {
 /** The call of a member to the one that collects. */
 export function ask(
   agent: AgentParts,
-  leader: string,
+  to: string,
   name: string,
   args: readonly unknown[],
   options: CallOptions,
 ): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const form = { mode: 'value' as const, label: { kind: 'other' as const, name }, defaultTimeoutMs: 0 };
-    // Outside of any autograd context or profile: this is not the program's call.
-    runWith({ contextId: undefined, profile: undefined }, () =>
-      agent.caller.call(agent.members.find(leader), name, args, options, form, { resolve, reject }),
-    );
-  });
+  return new Promise((resolve, reject) => begin(agent, to, name, args, options, { resolve, reject }));
 }
 
-/** Pauses between two looks whether there is room: short at first. */
-const FIRST_PAUSE_MS = 5;
-const LONGEST_PAUSE_MS = 250;
-
-/**
- * The same, also where more is on its way to the member than may wait: this waits until there is room. Meetings need no order, as those
- * that may be under way at once have keys of their own.
- */
-export async function askPatiently(
+/** Makes the call; what refuses it is told before this returns, where its arguments are there to be written. Throws where there is no such member. */
+export function begin(
   agent: AgentParts,
-  leader: string,
+  to: string,
   name: string,
   args: readonly unknown[],
-  { timeoutMs = 0, signal }: CallOptions,
-): Promise<unknown> {
-  const end = performance.now() + timeoutMs;
-  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
-    try {
-      const leftMs = timeoutMs === 0 ? 0 : Math.max(1, end - performance.now());
-      return await ask(agent, leader, name, args, { timeoutMs: leftMs, signal });
-    } catch (error) {
-      const info = rpcInfo(error);
-      if (info?.code !== 'resource-exhausted' || !info.retryable) throw error;
-      if (timeoutMs > 0 && performance.now() > end) throw error;
-      await sleep(pauseMs);
-    }
-  }
+  options: CallOptions,
+  answer: Answer,
+): void {
+  const form = { mode: 'value' as const, label: { kind: 'other' as const, name }, defaultTimeoutMs: 0 };
+  // Outside of any autograd context or profile: this is not the program's call.
+  runWith({ contextId: undefined, profile: undefined }, () =>
+    agent.caller.call(agent.members.find(to), name, args, options, form, answer),
+  );
 }

@@ -2,19 +2,19 @@
  * @file Things a group does together: all-gather, barrier, all-reduce, broadcast. The member with the smallest name collects and answers;
  * where a caller says so, another.
  */
-import { currentExchange } from '@backwire/tensor/internal';
+import { currentExchange, type ReplicaSeat } from '@backwire/tensor/internal';
 import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
 import { timedOut } from '../client/call-errors.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { isMeetingOf, meetingKey, nameInLine } from '../protocol/meeting-keys.ts';
+import { besideLine, isMeetingOf, meetingKey, nameInExchange, nameInLine } from '../protocol/meeting-keys.ts';
 import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 import { adoptArguments } from '../server/handler.ts';
 import { watchSilence, workersText } from '../server/silence.ts';
 import {
   ask,
-  askPatiently,
   MISSING,
   NO_TAGS,
   serveCollectives,
@@ -26,6 +26,7 @@ import { answer, ownIn, type Brought, type CollectiveTags, type Combine } from '
 import { checkMissing, functionOf, GONE, late, stillTo, type Missing } from './meeting-texts.ts';
 import { endConflict } from './meeting-conflicts.ts';
 import type { GivenUp, Replica } from './replica-seats.ts';
+import { PatientCalls } from './patient-calls.ts';
 import { Replicas } from './replicas.ts';
 
 /** The first meeting of `shutdown()`. */
@@ -62,6 +63,7 @@ const ANSWER_MS = 2_000;
 /** The rounds that one worker collects for, and its own part in those of others. */
 export class Collectives implements Collecting {
   readonly replicas: Replicas;
+  private readonly calls: PatientCalls;
   private readonly agent: AgentParts;
   private readonly meetings = new Meetings<Arrival>();
   /**
@@ -78,7 +80,8 @@ export class Collectives implements Collecting {
 
   constructor(agent: AgentParts) {
     this.agent = agent;
-    this.replicas = new Replicas(agent, (line, why) => this.endInLine(line, why));
+    this.calls = new PatientCalls(agent);
+    this.replicas = new Replicas(agent, this.calls, (line, why) => this.endInLine(line, why));
     serveCollectives(agent, this);
   }
 
@@ -109,8 +112,11 @@ export class Collectives implements Collecting {
   async meet(what: string, value: unknown, combine: Combine, options: MeetOptions): Promise<unknown> {
     const { agent } = this;
     // What is called for an exchange between replicas meets in the line of these, and ends with it.
-    const exchange = currentExchange();
-    const name = nameInLine(what, exchange?.seat.line ?? options.line, exchange?.bucket);
+    const exchange = options.survive === true ? undefined : currentExchange();
+    const name =
+      exchange === undefined
+        ? nameInLine(what, options.line)
+        : nameInExchange(what, lineFor(exchange.seat, options.workers), exchange.bucket);
     const tags = exchange === undefined ? options.tags : { ...exchange.tags, ...options.tags };
     const signal = eitherSignal(options.signal, exchange?.signal);
     const { collector = 0, speaks = () => true } = options;
@@ -139,7 +145,7 @@ export class Collectives implements Collecting {
       }
       const args: ArriveArguments = [key, who, value, combine, survive, timeoutMs, tags ?? NO_TAGS];
       const limits = { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal };
-      return await askPatiently(agent, leader, ARRIVE, args, limits);
+      return await this.calls.ask(leader, ARRIVE, args, limits);
     } catch (error) {
       throw this.explain(error, leader, options.survive ?? false, timeoutMs);
     } finally {
@@ -255,7 +261,9 @@ export class Collectives implements Collecting {
           reject(error);
         },
       };
-      if (timeoutMs > 0) timer = setTimeout(() => leave((missing) => late(missing, timeoutMs)), timeoutMs);
+      // A longer wait than a timer can have is no limit.
+      if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS)
+        timer = setTimeout(() => leave((missing) => late(missing, timeoutMs)), timeoutMs);
       const cancelled = (): RpcError => new RpcError('cancelled', 'the collective was cancelled');
       signal.addEventListener('abort', () => leave(cancelled), { once: true });
       this.apply(this.meetings.arrive(key, from, arrival, () => opening ?? { expected: [], survive }));
@@ -377,6 +385,13 @@ export class Collectives implements Collecting {
       cause: error,
     });
   }
+}
+
+/** Other workers than the replica's meet in a line of their own beside its. */
+function lineFor({ line, workers }: ReplicaSeat, meeting: readonly string[] | undefined): string | undefined {
+  if (line === undefined || meeting === undefined || workers === undefined) return line;
+  const isOwn = meeting.length === workers.length && meeting.every((name) => workers.includes(name));
+  return isOwn ? line : besideLine(line);
 }
 
 /** One that fires when the first of them does. */

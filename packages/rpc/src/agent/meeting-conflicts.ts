@@ -32,6 +32,9 @@ export function endConflict(
   return errorAbout(peer);
 }
 
+/** What follows each other: by other tags, and those of hooks, only values differ that would meet. */
+const ORDERED: ReadonlySet<string> = new Set(['replica', 'pass', 'exchange', 'bucket']);
+
 interface Difference {
   readonly key: string;
   readonly peer: string;
@@ -56,7 +59,7 @@ function differing(
     const found = differingFrom(
       tags,
       open,
-      (tag, other) => other['replica'] !== undefined && !(inPass && tag === 'bucket'),
+      (tag, other) => other['replica'] !== undefined && ORDERED.has(tag) && !(inPass && tag === 'bucket'),
     );
     if (found !== undefined) return found;
   }

@@ -14,7 +14,7 @@ export const GONE: ReadonlySet<string> = new Set(['peer-died', 'not-found', 'una
 export function functionOf(meeting: string): string {
   const [kind = '', , line] = meeting.split('/');
   const name = FUNCTIONS[kind] ?? `the collective '${meeting}'`;
-  const [number = ''] = line?.split('.') ?? [];
+  const [number = ''] = line?.split(/[.-]/) ?? [];
   if (number === '') return name;
   return number.startsWith('g')
     ? `${name} of process group ${number.slice(1)}`

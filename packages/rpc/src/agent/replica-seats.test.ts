@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { meetingKey, nameInLine } from '../protocol/meeting-keys.ts';
+import { meetingKey, nameInExchange } from '../protocol/meeting-keys.ts';
 import { ReplicaSeats, type Replica } from './replica-seats.ts';
 
 /** A group of workers by name, each with its incarnation. */
@@ -50,7 +50,7 @@ it('knows lines of which a worker has begun anew or is gone, and names that work
   const place = of.take(['c', 'a', 'b'], 'replica');
   const other = of.take(['a', 'c'], 'replica');
   const keyIn = (line: string | undefined, ...names: string[]): string =>
-    meetingKey(nameInLine('reduce/parts', line, 3), names);
+    meetingKey(line === undefined ? 'reduce/parts' : nameInExchange('reduce/parts', line, 3), names);
   const check = (): void => of.checkLives(['a', 'b', 'c'], place.lives);
   expect(check).not.toThrow();
   expect(of.isOfTheLiving(keyIn(place.line, 'b', 'c', 'a'))).toBe(true);
@@ -92,7 +92,8 @@ it('tells an exchange of what other members have given up, before it or in it', 
 
 it('refuses what is brought to an exchange past those that a member has come through, whoever brings it and collects', () => {
   const of = seats({ a: 1, b: 2, c: 3 });
-  const keyIn = (line: string, ...names: string[]): string => meetingKey(nameInLine('reduce/parts', line, 0), names);
+  const keyIn = (line: string, ...names: string[]): string =>
+    meetingKey(nameInExchange('reduce/parts', line, 0), names);
   const refused = (key: string, tags: Record<string, string | number>): boolean => of.failure(key, tags) !== undefined;
   expect(refused(keyIn('1.x', 'a', 'b'), { replica: 1, exchange: 5 })).toBe(false);
   of.giveUp(replica, { ...why, after: 4 });

@@ -135,6 +135,8 @@ export class ReplicaSeats {
   gone(name: string): void {
     this.changed();
     this.givenUp.delete(name);
+    // With another life of it all are counted anew.
+    for (const key of this.made.keys()) if (key.split('\n').includes(name)) this.made.delete(key);
   }
 
   private errorOf({ by, broken, text }: GivenUp, number: number): RpcError {

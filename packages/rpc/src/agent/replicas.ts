@@ -4,13 +4,17 @@ import { RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_REPLICA_FAILURE_TEXT } from '../base/limits.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { lineKey } from '../protocol/meeting-keys.ts';
-import { askPatiently, GIVEN_UP } from './collective-calls.ts';
+import { GIVEN_UP, MISSING } from './collective-calls.ts';
 import type { CollectiveTags } from './combine.ts';
 import { GONE } from './meeting-texts.ts';
+import type { PatientCalls } from './patient-calls.ts';
 import { begunAnew, ReplicaSeats, workerNamed, type GivenUp, type Place, type Replica } from './replica-seats.ts';
 
 /** Replicas that make a pass beside each other without waiting for each other's room. */
-const REPLICAS_BESIDE = 4;
+const REPLICAS_BESIDE = 8;
+
+/** So long a member is waited for that has not been called before. */
+const FIRST_CALL_MS = 10_000;
 
 /** So long a member is tried to be told that a replica was given up. */
 const GIVEN_UP_MS = 60_000;
@@ -20,11 +24,13 @@ type EndInLine = (line: string, why: (key: string, tags: CollectiveTags) => RpcE
 export class Replicas {
   readonly seats: ReplicaSeats;
   private readonly agent: AgentParts;
+  private readonly calls: PatientCalls;
   private readonly ended: EndInLine;
 
   /** @param ended ends what waits in a line of meetings here with the error that `why` gives for it. */
-  constructor(agent: AgentParts, ended: EndInLine) {
+  constructor(agent: AgentParts, calls: PatientCalls, ended: EndInLine) {
     this.agent = agent;
+    this.calls = calls;
     this.ended = ended;
     this.seats = new ReplicaSeats(agent);
   }
@@ -35,6 +41,7 @@ export class Replicas {
     return {
       number,
       line,
+      workers: names,
       room: () => this.roomFor(names),
       fail: (cause, after) => this.giveUp(replica, cause, after),
       watch: (told) => {
@@ -58,18 +65,28 @@ export class Replicas {
    * How much of one replica's pass may be on its way to these workers. Who collects answers when all have come, and others may come to
    * something else first: what each may send without being answered has to hold all that, also of a few replicas beside each other.
    */
-  private roomFor(names: readonly string[]): Room {
+  private roomFor(names: readonly string[]): Room | Promise<Room> {
+    const unknown = names.filter((name) => name !== this.agent.name && this.allowanceOf(name) === undefined);
+    if (unknown.length === 0) return this.knownRoom(names);
+    // A first call of each, of whatever it makes of it: it says what it takes when the connection begins.
+    const asked = unknown.map((name) => this.calls.ask(name, MISSING, [''], { timeoutMs: FIRST_CALL_MS }));
+    return Promise.allSettled(asked).then(() => this.knownRoom(names));
+  }
+
+  private allowanceOf(name: string): { readonly calls: number; readonly bytes: number } | undefined {
     const { agent } = this;
-    const { maxBufferedBytesPerPeer: bytes, maxInboundCalls: calls } = agent.limits;
-    const all = names.flatMap((name) => {
-      const worker = workerNamed(agent, name);
-      return (worker && agent.members.find(worker).sender.session.credits.peerAllows) ?? [];
-    });
+    const worker = workerNamed(agent, name);
+    return worker && agent.members.find(worker).sender.session.credits.peerAllows;
+  }
+
+  private knownRoom(names: readonly string[]): Room {
+    const { maxBufferedBytesPerPeer: bytes, maxInboundCalls: calls } = this.agent.limits;
+    const all = [{ bytes, calls }, ...names.flatMap((name) => this.allowanceOf(name) ?? [])];
     const least = (most: number, ...others: number[]): number =>
       Math.min(most, ...others.map((other) => other / REPLICAS_BESIDE));
     return {
-      bytes: least(MOST_ROOM.bytes, bytes, ...all.map((peer) => peer.bytes)),
-      buckets: least(MOST_ROOM.buckets, calls, ...all.map((peer) => peer.calls)),
+      bytes: least(MOST_ROOM.bytes, ...all.map((peer) => peer.bytes)),
+      buckets: least(MOST_ROOM.buckets, ...all.map((peer) => peer.calls)),
     };
   }
 
@@ -91,7 +108,7 @@ export class Replicas {
       if (name === agent.name) continue;
       // One that is gone need not hear of it.
       const args = [replica.names, replica.line, replica.number, after, broken, text];
-      askPatiently(agent, name, GIVEN_UP, args, { timeoutMs: GIVEN_UP_MS }).catch(() => undefined);
+      this.calls.ask(name, GIVEN_UP, args, { timeoutMs: GIVEN_UP_MS }).catch(() => undefined);
     }
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { isMeetingOf, lineKey, lineOfKey, meetingKey, nameInLine, partsOfKey } from './meeting-keys.ts';
+import { isMeetingOf, lineKey, lineOfKey, meetingKey, nameInExchange, nameInLine, partsOfKey } from './meeting-keys.ts';
 
 test('a meeting is of those whom its key names, one of them comes, and the first collects', () => {
   const isOf = (names: string[], from: string, collector: string): boolean =>
@@ -17,20 +17,16 @@ test('a meeting is of those whom its key names, one of them comes, and the first
 
 test('a key says its line, whether it is of one bucket, and who meets', () => {
   const key = (name: string, line?: string, bucket?: number): string =>
-    meetingKey(nameInLine(name, line, bucket), ['a', 'b']);
+    meetingKey(nameInExchange(name, line, bucket), ['a', 'b']);
+  const names = ['a', 'b'];
   expect(key('reduce/parts', '1.x', 0)).toBe('reduce/parts/1.x/0\na\nb');
-  expect(partsOfKey(key('reduce/parts', '1.x', 0))).toEqual({ line: '1.x', isOfBucket: true, names: ['a', 'b'] });
-  expect(partsOfKey(key('gather', '1.x'))).toEqual({ line: '1.x', isOfBucket: false, names: ['a', 'b'] });
-  expect(partsOfKey(key('gather', undefined, 2))).toEqual({ line: '', isOfBucket: true, names: ['a', 'b'] });
-  expect(partsOfKey(meetingKey(nameInLine('barrier', undefined, undefined), []))).toEqual({
-    line: '',
-    isOfBucket: false,
-    names: [],
-  });
-  expect(['gather', 'reduce/whole'].map((name) => nameInLine(name, undefined, undefined))).toEqual([
-    'gather',
-    'reduce/whole',
-  ]);
+  expect(partsOfKey(key('reduce/parts', '1.x', 0))).toEqual({ line: '1.x', isOfBucket: true, names });
+  expect(partsOfKey(key('gather', '1.x'))).toEqual({ line: '1.x', isOfBucket: false, names });
+  expect(partsOfKey(key('gather', undefined, 2))).toEqual({ line: '', isOfBucket: true, names });
+  expect(partsOfKey(meetingKey('barrier', []))).toEqual({ line: '', isOfBucket: false, names: [] });
+  expect(['gather', 'reduce/whole'].map((what) => nameInLine(what, undefined))).toEqual(['gather', 'reduce/whole']);
+  // What a program calls of a group is never called as what an exchange of its replicas is.
+  expect(nameInLine('reduce/whole', '1.x')).not.toBe(nameInExchange('reduce/whole', '1.x', undefined));
 });
 
 test('a line is of its workers only', () => {
@@ -49,6 +45,6 @@ test('a line of some workers is one at each of them that collects', () => {
     ['a', 'b', 'c'],
     ['b', 'c', 'a'],
     ['c', 'a', 'b'],
-  ].map((names) => lineOfKey(meetingKey(nameInLine('reduce/parts', '1.x', 2), names)));
+  ].map((names) => lineOfKey(meetingKey(nameInExchange('reduce/parts', '1.x', 2), names)));
   expect(['a', 'b', 'c'].map((collector) => lineKey('1.x', ['c', 'a', 'b', 'a'], collector))).toEqual(keys);
 });

@@ -8,11 +8,23 @@ export function meetingKey(name: string, names: readonly string[]): string {
   return name + suffixOf(names);
 }
 
-/** What a meeting is called that belongs to a line, and there to a bucket. */
-export function nameInLine(name: string, line: string | undefined, bucket: number | undefined): string {
-  if (line === undefined && bucket === undefined) return name;
-  const what = name.includes('/') ? name : `${name}/whole`;
-  return `${what}/${line ?? ''}${bucket === undefined ? '' : `/${bucket}`}`;
+/** What a meeting is called that belongs to a line, if it does. */
+export function nameInLine(what: string, line: string | undefined): string {
+  return line === undefined ? what : `${whole(what)}/${line}`;
+}
+
+/** What one is called that is of an exchange between replicas: never what the program's own of their group are called. */
+export function nameInExchange(what: string, line: string | undefined, bucket: number | undefined): string {
+  return `${whole(what)}/${line ?? ''}/${bucket ?? ALL_BUCKETS}`;
+}
+
+const ALL_BUCKETS = 'all';
+
+const whole = (what: string): string => (what.includes('/') ? what : `${what}/whole`);
+
+/** The line beside one, of meetings of other workers than those whose lives are in its name. */
+export function besideLine(line: string): string {
+  return line.replace('.', '-');
 }
 
 /**
@@ -32,7 +44,7 @@ export function partsOfKey(key: string): {
 } {
   const [name = '', ...names] = key.split('\n');
   const [, , line = '', bucket] = name.split('/');
-  return { line, isOfBucket: bucket !== undefined, names: names[0] === '*' ? [] : names };
+  return { line, isOfBucket: bucket !== undefined && bucket !== ALL_BUCKETS, names: names[0] === '*' ? [] : names };
 }
 
 /** The line of a meeting as one of all lines of all groups; undefined where it has none. */

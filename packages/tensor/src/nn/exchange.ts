@@ -8,8 +8,10 @@ export interface ReplicaSeat {
   readonly number: number;
   /** The line of meetings of its group; undefined where nobody knows that. */
   readonly line: string | undefined;
-  /** How much of a pass may be under way at once. */
-  room(): Room;
+  /** The members of its group, by name; undefined where nobody knows them. */
+  readonly workers: readonly string[] | undefined;
+  /** How much of a pass may be under way at once, when the other members have said what they take. */
+  room(): Room | Promise<Room>;
   /** This worker makes no exchange with it after the first `after`: the other members are told, with the cause. */
   fail(cause: unknown, after: number): void;
   /**

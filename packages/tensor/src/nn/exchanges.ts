@@ -7,7 +7,8 @@ import type { Tags, Turn } from './replicas.ts';
 export interface Calls {
   /** Fires when the exchange has failed. */
   readonly signal: AbortSignal;
-  readonly room: Room;
+  /** How much may be under way at once. */
+  readonly room: () => Room | Promise<Room>;
   /** Runs what calls the group, or anything else of a program that may. @throws the cause as soon as the exchange has failed. */
   readonly call: <T>(tags: Tags, bucket: number | undefined, fn: () => T | Promise<T>) => Promise<T>;
 }
@@ -102,7 +103,9 @@ export class Exchanges {
     } catch (error) {
       // Of what was under way the first thing that happened counts.
       this.fail(error);
-      throw running.signal.aborted ? (running.signal.reason as Error) : error;
+      if (!running.signal.aborted) throw error;
+      // As it is: a hook may have thrown anything.
+      throw (this.broken === undefined ? running.signal.reason : this.broken.cause) as Error;
     } finally {
       unwatch?.();
       signal?.removeEventListener('abort', abort);
@@ -118,7 +121,7 @@ function callsOf(seat: ReplicaSeat | undefined, exchange: number, signal: AbortS
   failed.catch(() => undefined);
   return {
     signal,
-    room: seat?.room() ?? MOST_ROOM,
+    room: () => seat?.room() ?? MOST_ROOM,
     call: async (tags, bucket, fn) => {
       const about = { ...tags, exchange };
       const answer = seat === undefined ? fn() : inExchange({ seat, tags: about, bucket, signal, goesOn }, fn);

@@ -5,6 +5,7 @@ import { runBackward } from '../autograd/backward/engine.ts';
 import { tensor } from '../creation.ts';
 import { hashText } from '../hash-text.ts';
 import { checkOptionNames } from '../option-names.ts';
+import { untracked } from '../scope.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { Bucket, planBuckets, type BucketPlan, type Combined, type GradBucket } from './buckets.ts';
 import { Exchanges, type Calls } from './exchanges.ts';
@@ -93,8 +94,11 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
       await this.agreeOn(parameters, [], calls, tags);
       for (const parameter of parameters) {
         const { signal } = calls;
-        const value = await calls.call(tags, undefined, () => group.broadcast(parameter.detach(), from, { signal }));
+        const own = parameter.detach();
+        const value = await calls.call(tags, undefined, () => group.broadcast(own, from, { signal }));
         noGrad(() => parameter.copy_(value));
+        // A group of the program's may have kept them.
+        if (this.partReduce !== undefined) for (const done of [own, value]) done.release();
       }
     });
   }
@@ -164,7 +168,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const state = (this.joined = { passes: 0 });
     const loop = async (): Promise<T> => {
       const result = await fn();
-      while ((await this.countActive(false)) > 0) await this.exchange(() => null);
+      while ((await this.exchange(() => null, {}, false)) !== undefined);
       const own = new Float64Array(group.size);
       own[group.rank] = state.passes;
       const tags = this.tagsOf(this.pass, 'passes');
@@ -179,42 +183,51 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     }
   }
 
-  /** How many workers have a pass to make now. */
-  private async countActive(active: boolean): Promise<number> {
-    const tags = this.tagsOf(this.pass + 1, 'who is there');
-    const [count] = await this.exchanges.run((calls) => this.sumOf([active ? 1 : 0], calls, tags));
-    return count as number;
-  }
-
   private async combine(gradientOf: GradientOf, options: PassOptions = {}): Promise<Combined[]> {
     this.exchanges.check();
-    if (this.joined !== undefined) {
-      this.joined.passes++;
-      await this.countActive(true);
-    }
-    return this.exchange(gradientOf, options);
+    if (this.joined !== undefined) this.joined.passes++;
+    return (await this.exchange(gradientOf, options)) ?? [];
   }
 
-  private async exchange(gradientOf: GradientOf, { signal, tags }: PassOptions = {}): Promise<Combined[]> {
+  /** A pass with the gradients as they are now. In `join`, undefined when no worker has one to make. */
+  private async exchange(
+    gradientOf: GradientOf,
+    { signal, tags }: PassOptions = {},
+    active = true,
+  ): Promise<Combined[] | undefined> {
     const pass = ++this.pass;
-    const bucketed = (plans: readonly BucketPlan[]): readonly Bucket[] =>
+    const isJoined = this.joined !== undefined;
+    const bucketed = (plans: readonly BucketPlan[], of: GradientOf): readonly Bucket[] =>
       plans.map((plan, i) => {
         const about = { ...tags, ...this.tagsOf(pass, i) };
-        return new Bucket(i, i === plans.length - 1, plan, gradientOf, about);
+        return new Bucket(i, i === plans.length - 1, plan, of, about);
       });
-    // Where it is known what travels together, the gradients are those of now, also when another pass is under way.
     const plans = this.planned(gradientOf);
-    const ready = plans && bucketed(plans);
-    return this.exchanges.run(async (calls) => {
-      const about = { ...tags, ...this.tagsOf(pass, 'layout') };
-      const buckets = ready ?? bucketed(await this.agreedPlan(gradientOf, calls, about));
-      calls.signal.throwIfAborted();
-      const results = await startInOrder(buckets, calls.room, (bucket) =>
-        this.exchanges.together(() => this.send(bucket, calls)),
-      );
-      const owned = this.hook === undefined && (this.alone || this.partReduce !== undefined);
-      return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
-    }, signal);
+    const ready = plans && bucketed(plans, gradientOf);
+    const kept = ready === undefined ? copiesOf(this.trained(), gradientOf) : undefined;
+    try {
+      return await this.exchanges.run(async (calls) => {
+        const layout = { ...tags, ...this.tagsOf(pass, 'layout') };
+        if (isJoined && (await this.countActive(active, calls, pass)) === 0) return undefined;
+        const own = (p: Parameter): Tensor | null => kept?.get(p) ?? null;
+        // A pass that was under way may have agreed on it.
+        const buckets = ready ?? bucketed(this.planned(own) ?? (await this.agreedPlan(own, calls, layout)), own);
+        calls.signal.throwIfAborted();
+        const results = await startInOrder(buckets, await calls.room(), (bucket) =>
+          this.exchanges.together(() => this.send(bucket, calls)),
+        );
+        const owned = this.hook === undefined && (this.alone || this.partReduce !== undefined);
+        return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
+      }, signal);
+    } finally {
+      for (const copy of kept?.values() ?? []) copy.release();
+    }
+  }
+
+  /** How many workers have a pass to make now. */
+  private async countActive(active: boolean, calls: Calls, pass: number): Promise<number> {
+    const [count] = await this.sumOf([active ? 1 : 0], calls, this.tagsOf(pass, 'who is there'));
+    return count as number;
   }
 
   private tagsOf(pass: number, bucket: string | number): Tags {
@@ -319,6 +332,20 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 function markOf({ shape, dtype, requiresGrad }: Parameter): number {
   const mark = hashText(`${dtype} ${shape.join()} ${requiresGrad}`);
   return (mark ^ (mark >>> 16)) & 0xffff;
+}
+
+/** The gradients that there are, as they are now: while workers agree on what travels together, a program may go on. */
+function copiesOf(parameters: readonly Parameter[], gradientOf: GradientOf): Map<Parameter, Tensor> {
+  const copies = new Map<Parameter, Tensor>();
+  for (const p of parameters) {
+    const gradient = gradientOf(p);
+    if (gradient !== null)
+      copies.set(
+        p,
+        untracked(() => noGrad(() => gradient.detach().clone())),
+      );
+  }
+  return copies;
 }
 
 const isSparse = (gradient: Tensor | null): boolean => gradient?.layout === 'sparse_coo';

@@ -56,7 +56,11 @@ export class LooseSeat implements ReplicaSeat {
     return this.seat?.line;
   }
 
-  room(): Room {
+  get workers(): readonly string[] | undefined {
+    return this.seat?.workers;
+  }
+
+  room(): Room | Promise<Room> {
     return this.seat?.room() ?? MOST_ROOM;
   }
 

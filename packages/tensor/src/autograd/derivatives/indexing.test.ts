@@ -32,7 +32,7 @@ describe('scatterReduce of products', () => {
         { dtype: 'int64' },
       );
       const place = (at: number): Tensor =>
-        factors.reduce(
+        factors.reduce<Tensor>(
           (product, _, i) => (i % 2 === at ? product.mul(source.select(0, i)) : product),
           start.select(0, at),
         );
@@ -55,7 +55,7 @@ describe('scatterReduce of products', () => {
         { dtype: 'int64' },
       );
       tensor([1]).scatterReduce(0, index, a, 'prod', { includeSelf: false }).sum().backward();
-      factors.reduce((product, _, i) => product.mul(b.select(0, i)), tensor(1)).backward();
+      factors.reduce<Tensor>((product, _, i) => product.mul(b.select(0, i)), tensor(1)).backward();
       const ofZeros = (t: Tensor): number[] =>
         (t.grad?.toArray() as number[]).filter((_, i) => factors[i] === 0).map((v) => v + 0);
       expect(ofZeros(a)).toEqual(ofZeros(b));
