@@ -7,14 +7,10 @@ function work(bytes: readonly number[], room: { bytes: number; buckets: number }
   const started: number[] = [];
   const ends: { resolve(value: number): void; reject(error: Error): void }[] = [];
   const items = bytes.map((size, i) => ({ bytes: size, i }));
-  const all = startInOrder(
-    items,
-    room,
-    ({ i }) => {
-      started.push(i);
-      return new Promise<number>((resolve, reject) => (ends[i] = { resolve, reject }));
-    },
-  );
+  const all = startInOrder(items, room, ({ i }) => {
+    started.push(i);
+    return new Promise<number>((resolve, reject) => (ends[i] = { resolve, reject }));
+  });
   return {
     started,
     all,
