@@ -59,4 +59,5 @@ export {
   type BatchNormLayerOptions,
 } from './norm.ts';
 export type { GradBucket } from './buckets.ts';
-export { DistributedDataParallel, type ProcessGroup } from './parallel.ts';
+export { DistributedDataParallel } from './parallel.ts';
+export type { ProcessGroup } from './process-group.ts';

@@ -2,35 +2,18 @@
 import { noGrad } from '../autograd/record.ts';
 import { replaceGrad } from '../autograd/backward/accumulate.ts';
 import { runBackward } from '../autograd/backward/engine.ts';
-import { tensor } from '../creation.ts';
-import { hashText } from '../hash-text.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { untracked } from '../scope.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
+import { agreeOn, sumOf } from './agreements.ts';
 import { Bucket, planBuckets, type BucketPlan, type Combined, type GradBucket } from './buckets.ts';
 import { Exchanges, type Calls } from './exchanges.ts';
 import { startInOrder } from './in-order.ts';
 import { Module, type Callable } from './module.ts';
-import { partReduces, replicas, type PartReduce, type Tags } from './replicas.ts';
+import type { ProcessGroup } from './process-group.ts';
+import { partReduceOf, replicas, type PartReduce, type Tags } from './replicas.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
-
-interface Timed {
-  timeoutMs?: number | undefined;
-  signal?: AbortSignal | undefined;
-}
-
-/** Workers that compute together. Every member makes the same calls in the same order. */
-export interface ProcessGroup {
-  readonly rank: number;
-  readonly size: number;
-  /**
-   * @param options.tags what the value belongs to, by kind. Values whose tags name different things of one kind never meet: all who
-   * brought them are told, with an error that names both.
-   */
-  allReduce(t: Tensor, op?: 'sum' | 'mean', options?: Timed & { tags?: Tags | undefined }): Promise<Tensor>;
-  broadcast(t: Tensor, from: number, options?: Timed): Promise<Tensor>;
-}
 
 type Hook = (bucket: GradBucket) => Tensor | Promise<Tensor>;
 
@@ -91,7 +74,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const tags = this.tagsOf(this.pass, 'synchronize');
     await exchanges.run(async (calls) => {
       if (!Number.isInteger(from) || from < 0 || from >= group.size) throw new RangeError(`no member has rank ${from}`);
-      await this.agreeOn(parameters, [], calls, tags);
+      await agreeOn(group, parameters, [], calls, tags);
       for (const parameter of parameters) {
         const { signal } = calls;
         const own = parameter.detach();
@@ -172,7 +155,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
       const own = new Float64Array(group.size);
       own[group.rank] = state.passes;
       const tags = this.tagsOf(this.pass, 'passes');
-      const passes = await this.exchanges.run((calls) => this.sumOf(own, calls, tags));
+      const passes = await this.exchanges.run((calls) => sumOf(group, own, calls, tags));
       await this.synchronize(passes.indexOf(Math.max(...passes)));
       return result;
     };
@@ -226,7 +209,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
   /** How many workers have a pass to make now. */
   private async countActive(active: boolean, calls: Calls, pass: number): Promise<number> {
-    const [count] = await this.sumOf([active ? 1 : 0], calls, this.tagsOf(pass, 'who is there'));
+    const [count] = await sumOf(this.group as ProcessGroup, [active ? 1 : 0], calls, this.tagsOf(pass, 'who is there'));
     return count as number;
   }
 
@@ -238,11 +221,9 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     return this.group === undefined || this.group.size === 1;
   }
 
-  /** The group's own reduction for passes; a group of the program's has none. What it takes and gives nobody else has. */
+  /** The group's own reduction for passes. What it takes and gives nobody else has. */
   private get partReduce(): PartReduce | undefined {
-    return this.group === undefined
-      ? undefined
-      : partReduces.get((this.group as { readonly allReduce: object }).allReduce);
+    return this.group && partReduceOf(this.group);
   }
 
   private async send(bucket: Bucket, { signal, call }: Calls): Promise<Tensor> {
@@ -284,54 +265,18 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    * @throws Error on all of them where their parameters are not the same, or only some have a hook.
    */
   private async agreedPlan(gradientOf: GradientOf, calls: Calls, tags: Tags): Promise<readonly BucketPlan[]> {
+    const group = this.group as ProcessGroup;
     // All of them, those too that need no gradient here: another member's may be others.
     const all = this.module.parameters();
     const sparse = all.map((p) => Number(p.requiresGrad && isSparse(gradientOf(p))));
     const hooks = this.hook === undefined ? 0 : 1;
-    const [hooked = 0, ...flags] = await this.agreeOn(all, [hooks, ...sparse], calls, tags);
-    if (hooked !== hooks * (this.group as ProcessGroup).size)
+    const [hooked = 0, ...flags] = await agreeOn(group, all, [hooks, ...sparse], calls, tags);
+    if (hooked !== hooks * group.size)
       throw new Error(
         `the replicas of this group have a communication hook on some of its workers only, ${hooks === 0 ? 'not' : 'also'} here`,
       );
     return this.plan(new Set(all.filter((_, i) => flags[i] !== 0)));
   }
-
-  /** The sums over the group of what each member brings beside its parameters. @throws Error on all members where those are not the same. */
-  private async agreeOn(
-    parameters: readonly Parameter[],
-    beside: readonly number[],
-    calls: Calls,
-    tags: Tags,
-  ): Promise<readonly number[]> {
-    const marks = parameters.map(markOf);
-    const heard = await this.sumOf([...beside, ...marks, ...marks.map((mark) => mark ** 2)], calls, tags);
-    const sums = heard.slice(beside.length, beside.length + marks.length);
-    const squares = heard.slice(beside.length + marks.length);
-    const { size } = this.group as ProcessGroup;
-    // All marks are equal exactly where their sum's square is as many times the sum of their squares.
-    const other = sums.findIndex((sum, i) => sum ** 2 !== size * (squares[i] as number));
-    if (other === -1) return heard.slice(0, beside.length);
-    const { shape, dtype, requiresGrad } = parameters[other] as Parameter;
-    const text = `the replicas of this group differ in parameter ${other} of ${parameters.length}, which has shape [${shape.join(', ')}] and dtype ${dtype} here${requiresGrad ? '' : ', and needs no gradient'}`;
-    throw new Error(text);
-  }
-
-  /** Sums of whole numbers over the group. */
-  private async sumOf(values: ArrayLike<number>, { call, signal }: Calls, tags: Tags): Promise<number[]> {
-    const group = this.group as ProcessGroup;
-    const brought = tensor(Float64Array.from(values));
-    const mean = await call(tags, undefined, () => group.allReduce(brought, 'mean', { signal, tags }));
-    const sums = Array.from(mean.dataSync() as Float64Array, (value) => Math.round(value * group.size));
-    // A group of the program's may have kept them.
-    if (this.partReduce !== undefined) for (const done of [brought, mean]) done.release();
-    return sums;
-  }
-}
-
-/** A number for a shape and dtype, and whether there is a gradient; small enough that sums of squares over a group are exact. */
-function markOf({ shape, dtype, requiresGrad }: Parameter): number {
-  const mark = hashText(`${dtype} ${shape.join()} ${requiresGrad}`);
-  return (mark ^ (mark >>> 16)) & 0xffff;
 }
 
 /** The gradients that there are, as they are now: while workers agree on what travels together, a program may go on. */

@@ -46,3 +46,8 @@ export type PartReduce = (
  * functions and not by their groups: a wrapper around a group may have one of its own, which is called then.
  */
 export const partReduces = new WeakMap<object, PartReduce>();
+
+/** That of a group; one of the program's has none. */
+export function partReduceOf(group: { readonly allReduce: unknown }): PartReduce | undefined {
+  return partReduces.get(group.allReduce as object);
+}
