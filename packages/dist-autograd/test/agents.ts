@@ -59,3 +59,9 @@ export async function expectClean(agents: readonly RpcAgent[]): Promise<void> {
     .poll(() => agents.map((agent) => agent.run(() => Object.values(distAutogradDebugInfo()))), { timeout: 5_000 })
     .toEqual(agents.map(() => [0, 0]));
 }
+
+/** Values that wait at meetings of any worker. */
+export function waiting(agents: readonly RpcAgent[]): number {
+  type Meeting = RpcAgent & { readonly collectives: { readonly meetings: { readonly size: number } } };
+  return agents.reduce((sum, agent) => sum + (agent as Meeting).collectives.meetings.size, 0);
+}

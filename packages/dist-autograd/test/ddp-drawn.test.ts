@@ -9,7 +9,7 @@ import { createAgent, processGroup, rpcInfo, type RpcAgent } from '@backwire/rpc
 import { rrefs } from '@backwire/rref';
 import { nn, type Tensor } from '@backwire/tensor';
 import { expect, it } from 'vitest';
-import { expectClean } from './agents.ts';
+import { expectClean, waiting } from './agents.ts';
 import { gradientIn, Slope, type Replica } from './replica-models.ts';
 import { backward, context, distAutograd } from '../src/index.ts';
 
@@ -226,12 +226,6 @@ function check(plan: Plan, all: readonly (readonly Outcome[])[], about: string):
       if (own) expect(String(outcome.error), where).toMatch(/in the hook|in the backward pass|requires_grad not set/);
       else expect(isTold(outcome.error), where).toBe(true);
     }
-}
-
-/** Values that wait at meetings of any worker. */
-function waiting(agents: readonly RpcAgent[]): number {
-  type Meeting = RpcAgent & { readonly collectives: { readonly meetings: { readonly size: number } } };
-  return agents.reduce((sum, agent) => sum + (agent as Meeting).collectives.meetings.size, 0);
 }
 
 async function run(seed: number): Promise<void> {

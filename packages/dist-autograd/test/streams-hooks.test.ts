@@ -3,7 +3,7 @@ import { currentAgent, processGroup, rpcClass, rpcFunction, rpcInfo, rpcStream, 
 import { remote } from '@backwire/rref';
 import { manualSeed, nn, ones, rpcName, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { expectClean, leaf, useAgents } from './agents.ts';
+import { expectClean, leaf, useAgents, waiting } from './agents.ts';
 import { backward, context, getGradients } from '../src/index.ts';
 
 const { at, agents } = useAgents('streams-hooks', 2);
@@ -119,6 +119,8 @@ describe('replicas after a failed pass', () => {
     expect(await Promise.all([step(0, ddp[0], 1, 9_000), step(1, ddp[1], 1, 9_000)])).toEqual([1, 1]);
     const cause = fails ? 'a hook that fails' : 'RPC ran for more than';
     expect(await step(1, ddp[1], 1000, fails ? 9_000 : 200, fails)).toMatch(cause);
+    // What it has brought is on its way back: who comes before that has met it in time.
+    await expect.poll(() => waiting(agents)).toBe(0);
     const [other, broken] = await Promise.all([step(0, ddp[0], 1, 9_000), step(1, ddp[1], 1, 9_000)]);
     expect(broken).toMatch(/out of step with its group since a pass failed/);
     expect(broken).toMatch(cause);

@@ -121,7 +121,10 @@ function callsOf(seat: ReplicaSeat | undefined, exchange: number, signal: AbortS
   failed.catch(() => undefined);
   return {
     signal,
-    room: () => seat?.room() ?? MOST_ROOM,
+    room: () => {
+      const room = seat?.room() ?? MOST_ROOM;
+      return room instanceof Promise ? Promise.race([room, failed]) : room;
+    },
     call: async (tags, bucket, fn) => {
       const about = { ...tags, exchange };
       const answer = seat === undefined ? fn() : inExchange({ seat, tags: about, bucket, signal, goesOn }, fn);
