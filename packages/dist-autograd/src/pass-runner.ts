@@ -165,13 +165,13 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     return true;
   }
 
-  rollback(context: LiveContext, pass: PassId, { text }: Failure): boolean {
-    context.replicas.undo(pass, new Error(text));
+  rollback(context: LiveContext, pass: PassId, failure: Failure): boolean {
+    context.replicas.undo(pass, errorOf(failure));
     return context.gradients.rollback(pass);
   }
 
-  missed(context: LiveContext, { text }: Failure): void {
-    context.replicas.fail(new Error(text));
+  missed(context: LiveContext, failure: Failure): void {
+    context.replicas.fail(errorOf(failure));
   }
 
   settled(context: LiveContext, _pass: PassId, failure?: Failure): void {

@@ -1,7 +1,7 @@
 /** Several replicated models in one context: in which order workers run them does not matter. */
 import type { RpcAgent } from '@backwire/rpc';
 import { processGroup } from '@backwire/rpc';
-import { nn, type Tensor } from '@backwire/tensor';
+import { nn } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { expectClean, useAgents } from './agents.ts';
 import { passOver, replicasAt, Slope, type Replica } from './replica-models.ts';
@@ -19,22 +19,12 @@ function passes(runs: readonly (readonly (readonly [Replica, number])[])[]): Pro
 }
 
 /** A group of the program's that asks another: nobody asks it for a seat. */
-class Asking implements nn.ProcessGroup {
-  readonly rank: number;
-  readonly size: number;
-  private readonly group: nn.ProcessGroup;
-  constructor(group: nn.ProcessGroup) {
-    this.group = group;
-    this.rank = group.rank;
-    this.size = group.size;
-  }
-  allReduce(...args: Parameters<nn.ProcessGroup['allReduce']>): Promise<Tensor> {
-    return this.group.allReduce(...args);
-  }
-  broadcast(...args: Parameters<nn.ProcessGroup['broadcast']>): Promise<Tensor> {
-    return this.group.broadcast(...args);
-  }
-}
+const asking = (group: nn.ProcessGroup): nn.ProcessGroup => ({
+  rank: group.rank,
+  size: group.size,
+  allReduce: (...args) => group.allReduce(...args),
+  broadcast: (...args) => group.broadcast(...args),
+});
 
 describe('replicas in one context', () => {
   it('of different groups are combined at the same time, whatever the order of their forwards', async () => {
@@ -82,7 +72,7 @@ describe('replicas in one context', () => {
 
   it.each([
     ['a process group', (group: nn.ProcessGroup) => () => group],
-    ['classes that ask one process group', (group: nn.ProcessGroup) => () => new Asking(group)],
+    ['classes that ask one process group', (group: nn.ProcessGroup) => () => asking(group)],
   ])('of %s are combined in the order in which they were made', async (_what, groupsOf) => {
     const workers = ['w0', 'w1'];
     const [first, second] = [0, 1].map((rank) => {

@@ -6,7 +6,6 @@ import {
   partReduces,
   takeSeat,
   untracked,
-  type ReplicaSeat,
   type SeatingGroup,
 } from '@backwire/tensor/internal';
 import { reduceInParts } from './agent/all-reduce.ts';
@@ -53,18 +52,10 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   let seated: Place | undefined;
   // Behind a class of the program's nobody asks for a seat: the values of its replicas meet by the order in which groups were made.
   const unseated = replicas.seats.take(names, 'group');
-  const seatOf = (place: Place, number: number): ReplicaSeat => {
-    const seat = replicas.seatAt(names, place, number);
-    const fail: ReplicaSeat['fail'] = (cause, after) => {
-      // Nobody meets a worker that has shut down.
-      if (!agent.isClosed) seat.fail(cause, after);
-    };
-    return { ...seat, fail };
-  };
   /** This group was asked for something: maybe by one of the program's, which a replica is over. */
   const asked = (): void => {
     const seat = currentExchange()?.seat;
-    if (seat instanceof LooseSeat) seat.asked(rank, names.length, (number) => seatOf(unseated, number));
+    if (seat instanceof LooseSeat) seat.asked(rank, names.length, (number) => replicas.seatAt(names, unseated, number));
   };
   const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> => {
     asked();
@@ -101,7 +92,7 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
     [takeSeat]: () => {
       const place = replicas.seats.take(names, 'replica');
       if (seated?.lives !== place.lives) seated = place;
-      return seatOf(seated, place.number);
+      return replicas.seatAt(names, seated, place.number);
     },
   };
   return group;

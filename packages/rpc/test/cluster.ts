@@ -1,4 +1,5 @@
 /** @file Groups of agents in one process, for tests. */
+import type { Agent } from '../src/agent/agent.ts';
 import { createAgent, type RpcAgent, type RpcOptions } from '../src/index.ts';
 
 let groups = 0;
@@ -49,4 +50,12 @@ export async function until(
     if (performance.now() > end) throw new Error(`${what} did not come true in ${timeoutMs} ms`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
+}
+
+/** Meetings that are open at any worker. */
+export function openMeetings({ agents }: Cluster): number {
+  return agents.reduce((sum, agent) => {
+    const { collectives } = agent as unknown as Agent;
+    return sum + (collectives as unknown as { meetings: { size: number } }).meetings.size;
+  }, 0);
 }

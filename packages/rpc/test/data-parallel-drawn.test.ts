@@ -9,7 +9,8 @@ import { full, nn, Parameter, zeros, type Tensor } from '@backwire/tensor';
 import { expect, it } from 'vitest';
 import { allGather, createAgent, processGroup, rpcInfo } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
-import { startCluster, until, type Cluster } from './cluster.ts';
+import { openMeetings, startCluster, until, type Cluster } from './cluster.ts';
+import { asking, inheriting } from './wrapped-groups.ts';
 
 const SEEDS = Number(process.env.BACKWIRE_DRAWN_SEEDS ?? 30);
 /** Those that have found something. */
@@ -120,7 +121,7 @@ class Program {
     const { hook, given, late, bucketBytes, wrapped } = this.plan.loops[loop] as Loop;
     const workers = members.map((member) => `w${member}`);
     const own = processGroup({ agent: this.cluster.at(rank), workers });
-    const group = wrapped === 'not' ? own : wrapped === 'inherits' ? inheriting(own) : new Asking(own);
+    const group = wrapped === 'not' ? own : wrapped === 'inherits' ? inheriting(own) : asking(own);
     const model = new nn.DistributedDataParallel(new Net(), { group, bucketBytes });
     const state = { batch: 0 };
     const random = new Random(`hook/${this.seed}/${rank}/${loop}`);
@@ -204,45 +205,10 @@ function allKnown({ agents }: Cluster): boolean {
 /** Whether a worker goes: the others may be told at any batch, as its loops are at batches of their own. */
 const goes = (fault: Plan['fault']): boolean => fault === 'leaves' || fault === 'begins anew';
 
-/** A group of the program's that does as the other, and inherits what it does not know of. */
-function inheriting(group: nn.ProcessGroup): nn.ProcessGroup {
-  return Object.assign(Object.create(group) as nn.ProcessGroup, {
-    allReduce: (...args: Parameters<nn.ProcessGroup['allReduce']>) => group.allReduce(...args),
-  });
-}
-
-/** One that asks the other, and does not give on what else it is given. */
-class Asking implements nn.ProcessGroup {
-  private readonly group: nn.ProcessGroup;
-  constructor(group: nn.ProcessGroup) {
-    this.group = group;
-  }
-  get rank(): number {
-    return this.group.rank;
-  }
-  get size(): number {
-    return this.group.size;
-  }
-  allReduce(t: Tensor, op?: 'sum' | 'mean'): Promise<Tensor> {
-    return this.group.allReduce(t, op);
-  }
-  broadcast(t: Tensor, from: number): Promise<Tensor> {
-    return this.group.broadcast(t, from);
-  }
-}
-
 /** What a worker may be told, when the loop went wrong elsewhere. */
 function isTold(error: unknown, fault: Plan['fault']): boolean {
   if (/out of step with its group/.test((error as Error).message)) return true;
   return rpcInfo(error)?.code === (goes(fault) ? 'barrier-broken' : 'failed-precondition');
-}
-
-/** Values that wait at meetings of any worker that still runs. */
-function waiting(cluster: Cluster): number {
-  return cluster.agents.reduce((sum, agent) => {
-    const { collectives } = agent as unknown as Agent;
-    return sum + (collectives as unknown as { meetings: { size: number } }).meetings.size;
-  }, 0);
 }
 
 async function run(seed: number): Promise<void> {
@@ -271,7 +237,7 @@ async function run(seed: number): Promise<void> {
             expect(isTold(outcome.error, plan.fault), `${where}: ${String(outcome.error)}`).toBe(true);
           }
         }
-    await until(() => waiting(cluster) === 0, `nothing waits; ${about}`);
+    await until(() => openMeetings(cluster) === 0, `nothing waits; ${about}`);
     if (plan.fault === 'leaves') return;
     await until(() => allKnown(cluster), `all know each other; ${about}`);
     const again = new Program({ ...plan, fault: 'none', joined: false }, cluster, seed);

@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { Random } from '@backwire/testing';
 import { full, nn, Parameter, tensor, zeros, type Tensor } from '@backwire/tensor';
-import type { Agent } from '../src/agent/agent.ts';
 import { allGather, barrier, processGroup, rpcInfo } from '../src/index.ts';
-import { startCluster, until, type Cluster } from './cluster.ts';
+import { openMeetings, startCluster, until, type Cluster } from './cluster.ts';
+import { asking, dropping, inheriting } from './wrapped-groups.ts';
 
 let cluster: Cluster;
 afterEach(() => cluster.close());
@@ -54,13 +54,6 @@ async function pass(all: readonly Replica[]): Promise<unknown[]> {
   return over;
 }
 
-/** Values that wait at meetings of any worker. */
-const waiting = (): number =>
-  cluster.agents.reduce((sum, agent) => {
-    const { collectives } = agent as unknown as Agent;
-    return sum + (collectives as unknown as { meetings: { size: number } }).meetings.size;
-  }, 0);
-
 /** The worker at fault has its own error, all others one that names it, and nothing is left waiting. */
 async function expectTold(outcomes: readonly unknown[], at: number, own: string): Promise<void> {
   for (const [rank, outcome] of outcomes.entries()) {
@@ -69,7 +62,7 @@ async function expectTold(outcomes: readonly unknown[], at: number, own: string)
     expect(rpcInfo(outcome as Error)?.code).toBe('failed-precondition');
     expect((outcome as Error).message).toContain(`worker 'w${at}' makes no further pass`);
   }
-  await until(() => waiting() === 0, 'nothing waits');
+  await until(() => openMeetings(cluster) === 0, 'nothing waits');
 }
 
 const MEAN = [2, 20, 200];
@@ -147,49 +140,17 @@ it.each(waits)('tells hooks that %s of a hook that threw on another worker', asy
   await expectTold(await pass(all), 1, 'no luck');
 });
 
-/** Groups of the program's around another. */
-class Delegating implements nn.ProcessGroup {
-  private readonly group: nn.ProcessGroup;
-  constructor(group: nn.ProcessGroup) {
-    this.group = group;
-  }
-  get rank(): number {
-    return this.group.rank;
-  }
-  get size(): number {
-    return this.group.size;
-  }
-  allReduce(t: Tensor, op?: 'sum' | 'mean'): Promise<Tensor> {
-    return this.group.allReduce(t, op);
-  }
-  broadcast(t: Tensor, from: number): Promise<Tensor> {
-    return this.group.broadcast(t, from);
-  }
-}
-class Copying extends Delegating {
-  override get rank(): number {
-    return this.own.rank;
-  }
-  override get size(): number {
-    return this.own.size;
-  }
-  private readonly own: { readonly rank: number; readonly size: number };
-  constructor(group: nn.ProcessGroup) {
-    super(group);
-    this.own = { rank: group.rank, size: group.size };
-  }
-}
-const inheriting = (group: nn.ProcessGroup): nn.ProcessGroup => {
-  const own = Object.create(group) as nn.ProcessGroup;
-  own.allReduce = (t, op) => group.allReduce(t, op);
-  return own;
-};
 const wrappers: readonly [string, (group: nn.ProcessGroup) => nn.ProcessGroup, number][] = [
-  ['asks for everything', (group) => new Delegating(group), 1],
-  ['inherits', inheriting, 1],
+  ['asks for everything', asking, 1],
+  [
+    'inherits',
+    (group) =>
+      Object.assign(inheriting(group), { allReduce: (t: Tensor, op?: 'sum' | 'mean') => group.allReduce(t, op) }),
+    1,
+  ],
   ['spreads', (group) => ({ ...group, allReduce: (t, op) => group.allReduce(t, op) }), 1],
   // Nobody knows of it before it has reduced once.
-  ['keeps its rank and size', (group) => new Copying(group), 2],
+  ['keeps its rank and size', dropping, 2],
 ];
 it.each(wrappers)(
   'tells the others of a failure, over a group of the program that %s and drops options',
@@ -219,7 +180,7 @@ it('names who differs to each of three workers, never two that agree', async () 
       }),
     );
     for (const outcome of outcomes) expect((outcome as Error).message, `seed ${seed}`).toContain("'w0'");
-    await until(() => waiting() === 0, 'nothing waits');
+    await until(() => openMeetings(cluster) === 0, 'nothing waits');
     await cluster.close();
   }
 });
@@ -232,7 +193,7 @@ it('refuses, on all workers, a hook that only one of them has', async () => {
     (all[0] as Replica).registerCommHook(null, (_, bucket) => bucket.buffer());
     for (const outcome of await pass(all))
       expect((outcome as Error).message).toMatch(/a communication hook on some of its workers|of bucket layout/);
-    await until(() => waiting() === 0, 'nothing waits');
+    await until(() => openMeetings(cluster) === 0, 'nothing waits');
   }
 });
 
@@ -250,7 +211,7 @@ it('synchronizes from one worker or from none: another rank on one of them is an
       void model.synchronize(rank === 1 ? from : 0).catch((error: unknown) => (over[rank] = error));
     await until(() => Object.keys(over).length === 3, 'all have heard of it', 5_000);
     for (const error of over) expect((error as Error).message).toMatch(text);
-    await until(() => waiting() === 0, 'nothing waits');
+    await until(() => openMeetings(cluster) === 0, 'nothing waits');
   }
 });
 
@@ -352,7 +313,7 @@ it('refuses a pass with a model in a hook of that model, which would wait for it
     return group.allReduce(bucket.buffer(), 'mean');
   });
   for (const outcome of await pass(all)) expect((outcome as Error).message).toContain('can make no pass with that one');
-  await until(() => waiting() === 0, 'nothing waits');
+  await until(() => openMeetings(cluster) === 0, 'nothing waits');
 });
 
 it('what a hook has started and left is of no pass any more when that is over', async () => {

@@ -5,7 +5,7 @@ import { Random } from '@backwire/testing';
 import { full, nn, Parameter, tensor, zeros, type Tensor } from '@backwire/tensor';
 import type { Agent } from '../src/agent/agent.ts';
 import { createAgent, processGroup, rpcInfo } from '../src/index.ts';
-import { startCluster, until, type Cluster } from './cluster.ts';
+import { openMeetings, startCluster, until, type Cluster } from './cluster.ts';
 
 class One extends nn.Module {
   readonly weight = new Parameter(zeros([4]));
@@ -53,12 +53,6 @@ async function restart(rank: number, known = true): Promise<void> {
   if (known) await until(() => cluster.agents.every((one, i) => i === rank || knows(one)), 'all know of the new one');
 }
 
-const waiting = (): number =>
-  cluster.agents.reduce((sum, agent) => {
-    const { collectives } = agent as unknown as Agent;
-    return sum + (collectives as unknown as { meetings: { size: number } }).meetings.size;
-  }, 0);
-
 function expectBroken(outcomes: readonly unknown[]): void {
   for (const outcome of outcomes) {
     expect(outcome).toBeInstanceOf(Error);
@@ -73,7 +67,7 @@ it('refuses old replicas once a worker has begun anew, and has new ones meet', a
   const outcomes = await pass(old, [0, 2]);
   expectBroken(outcomes);
   for (const outcome of outcomes) expect((outcome as Error).message).toMatch(/'w1' has begun anew/);
-  await until(() => waiting() === 0, 'nothing waits');
+  await until(() => openMeetings(cluster) === 0, 'nothing waits');
   expect(await pass(replicas())).toEqual([3, 3, 3]);
 });
 

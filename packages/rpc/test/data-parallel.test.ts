@@ -5,6 +5,7 @@ import type { Agent } from '../src/agent/agent.ts';
 import { ask, GIVEN_UP } from '../src/agent/collective-calls.ts';
 import { createAgent, getWorkerInfos, processGroup } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
+import { inheriting, keeping } from './wrapped-groups.ts';
 
 let cluster: Cluster;
 beforeEach(async () => {
@@ -204,33 +205,10 @@ it('counts replicas anew with a worker that begins anew', async () => {
   expect(one).toEqual(other);
 });
 
-/** A group of the program's that asks another. */
-class Asking implements nn.ProcessGroup {
-  readonly rank: number;
-  readonly size: number;
-  private readonly group: nn.ProcessGroup;
-  constructor(group: nn.ProcessGroup) {
-    this.group = group;
-    this.rank = group.rank;
-    this.size = group.size;
-  }
-  allReduce(...args: Parameters<nn.ProcessGroup['allReduce']>): Promise<Tensor> {
-    return this.group.allReduce(...args);
-  }
-  broadcast(...args: Parameters<nn.ProcessGroup['broadcast']>): Promise<Tensor> {
-    return this.group.broadcast(...args);
-  }
-}
-const wrappers: readonly [string, (group: nn.ProcessGroup) => nn.ProcessGroup][] = [
-  [
-    'inherits from one',
-    (group) =>
-      Object.assign(Object.create(group) as nn.ProcessGroup, {
-        allReduce: (...args: Parameters<nn.ProcessGroup['allReduce']>) => group.allReduce(...args),
-      }),
-  ],
-  ['asks one', (group) => new Asking(group)],
-];
+const wrappers = [
+  ['inherits from one', inheriting],
+  ['asks one', keeping],
+] as const;
 
 it.each(wrappers)('has groups of its own for each wrapper that %s', async (_what, wrapped) => {
   const [first, second] = [replicas(wrapped), replicas(wrapped)];

@@ -3,9 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { Random } from '@backwire/testing';
 import { full, memory, nn, Parameter, tensor, zeros, type Tensor } from '@backwire/tensor';
-import type { Agent } from '../src/agent/agent.ts';
-import { allGather, barrier, processGroup, type RpcOptions } from '../src/index.ts';
-import { startCluster, until, type Cluster } from './cluster.ts';
+import { allGather, barrier, processGroup, rpcAsync, rpcFunction, rpcInfo, type RpcOptions } from '../src/index.ts';
+import { openMeetings, startCluster, until, type Cluster } from './cluster.ts';
 
 let cluster: Cluster;
 afterEach(() => cluster.close());
@@ -39,12 +38,6 @@ async function every<T>(all: readonly Promise<T>[], timeoutMs = 8_000): Promise<
   await until(() => Object.keys(over).length === all.length, 'all are over', timeoutMs);
   return over;
 }
-
-const waiting = (): number =>
-  cluster.agents.reduce((sum, agent) => {
-    const { collectives } = agent as unknown as Agent;
-    return sum + (collectives as unknown as { meetings: { size: number } }).meetings.size;
-  }, 0);
 
 it.each([2, 3])(
   '%i workers reduce more at once than may wait for one of them, each with its own',
@@ -81,7 +74,7 @@ it('a reduction of the program never meets what replicas of its group ask each o
       });
       expect(await every(sums), `round ${round}`).toEqual([7, 7]);
     }
-  await until(() => waiting() === 0, 'nothing waits');
+  await until(() => openMeetings(cluster) === 0, 'nothing waits');
 });
 
 it('the gradients of a pass are those of when it was asked for, in the first pass too', async () => {
@@ -201,7 +194,7 @@ it('hooks ask groups of some of the workers, and of more than their own', async 
   await sleep(200);
   over.abort(new Error('enough'));
   for (const outcome of await every(left)) expect(outcome).toContain('enough');
-  await until(() => waiting() === 0, 'nothing waits');
+  await until(() => openMeetings(cluster) === 0, 'nothing waits');
 });
 
 it.each([2, 3, 5])(
@@ -310,4 +303,30 @@ it('synchronizing leaves no handle', async () => {
   const before = memory().tensors;
   for (let n = 0; n < 20; n++) await synchronize();
   expect(memory().tensors - before).toBeLessThan(10);
+});
+
+it('what waits for room has the time limits of its own caller, not those of who waits before it', async () => {
+  cluster = await startCluster(2, { limits: { maxBufferedBytesPerPeer: MIB } });
+  const [one, other] = [cluster.at(0), cluster.at(1)];
+  const over = new AbortController();
+  const signal = over.signal;
+  const group = processGroup({ agent: other });
+  // Nobody comes to these: they fill what the other worker takes and what may wait for it, so that the handler's call is the first that waits.
+  const unmet = Array.from({ length: 3 }, () =>
+    group.allReduce(zeros([MIB / 8]), 'sum', { signal }).catch(() => undefined),
+  );
+  await sleep(30);
+  const waits = rpcFunction('beside/waits', () => group.allReduce(zeros([1])));
+  const limited = one
+    .run(() => rpcAsync('w1', waits, [], { timeoutMs: 1_000 }))
+    .catch((error: unknown) => rpcInfo(error)?.code);
+  await sleep(30);
+  const first = barrier({ agent: other, timeoutMs: 6_000 });
+  // Both go while the handler runs, which waits in vain.
+  over.abort();
+  await Promise.all(unmet);
+  expect(await limited).toBe('deadline-exceeded');
+  await sleep(200);
+  const met = [first, barrier({ agent: one, timeoutMs: 6_000 })].map((one) => one.then(() => 'met'));
+  expect(await every(met)).toEqual(['met', 'met']);
 });

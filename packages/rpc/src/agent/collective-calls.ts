@@ -93,14 +93,15 @@ systemFunction(
     const { call, agent } = ambient();
     if (!(call instanceof InboundCall)) throw new RpcError('failed-precondition', 'not in a call');
     const { name } = call.caller;
-    if (!isNames(names) || !names.includes(name)) throw new TypeError('malformed replica');
-    if (typeof line !== 'string' || line.length > MAX_LINE || !Number.isSafeInteger(number) || !(Number(after) >= 0))
-      throw new TypeError('malformed replica');
+    const isKnown = isNames(names) && names.includes(name) && typeof line === 'string' && line.length <= MAX_LINE;
+    if (!isKnown || !isCount(number) || !isCount(after)) throw new TypeError('malformed replica');
     if (typeof text !== 'string' || text.length > MAX_REPLICA_FAILURE_TEXT) throw new TypeError('malformed reason');
-    const why = { by: name, after: Number(after), broken: broken === true, text };
-    byAgent.get(agent as object)?.replicaGivenUp({ names, line, number: number as number }, why);
+    const why = { by: name, after, broken: broken === true, text };
+    byAgent.get(agent as object)?.replicaGivenUp({ names, line, number }, why);
   },
 );
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
 /** Names of workers that may be those of a group. */
 function isNames(names: unknown): names is readonly string[] {

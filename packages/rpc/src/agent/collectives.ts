@@ -5,11 +5,11 @@
 import { currentExchange, type ReplicaSeat } from '@backwire/tensor/internal';
 import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
-import { MAX_TIMER_MS } from '../base/platform.ts';
 import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 import { timedOut } from '../client/call-errors.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { besideLine, isMeetingOf, meetingKey, nameInExchange, nameInLine } from '../protocol/meeting-keys.ts';
+import { besideLine, isMeetingOf, lineKey, meetingKey, nameInExchange, nameInLine } from '../protocol/meeting-keys.ts';
 import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 import { adoptArguments } from '../server/handler.ts';
 import { watchSilence, workersText } from '../server/silence.ts';
@@ -23,10 +23,10 @@ import {
   type Coming,
 } from './collective-calls.ts';
 import { answer, ownIn, type Brought, type CollectiveTags, type Combine } from './combine.ts';
-import { checkMissing, functionOf, GONE, late, stillTo, type Missing } from './meeting-texts.ts';
 import { endConflict } from './meeting-conflicts.ts';
-import type { GivenUp, Replica } from './replica-seats.ts';
+import { checkMissing, functionOf, GONE, late, stillTo, type Missing } from './meeting-texts.ts';
 import { PatientCalls } from './patient-calls.ts';
+import type { GivenUp, Replica } from './replica-seats.ts';
 import { Replicas } from './replicas.ts';
 
 /** The first meeting of `shutdown()`. */
@@ -81,7 +81,7 @@ export class Collectives implements Collecting {
   constructor(agent: AgentParts) {
     this.agent = agent;
     this.calls = new PatientCalls(agent);
-    this.replicas = new Replicas(agent, this.calls, (line, why) => this.endInLine(line, why));
+    this.replicas = new Replicas(agent, this.calls, (replica, why) => this.replicaGivenUp(replica, why));
     serveCollectives(agent, this);
   }
 
@@ -270,19 +270,13 @@ export class Collectives implements Collecting {
     });
   }
 
+  /** A member has given a replica up: what is brought to its meetings here, by whoever has not heard of it, meets nothing. */
   replicaGivenUp(replica: Replica, why: GivenUp): void {
-    this.replicas.givenUp(replica, why);
-  }
-
-  private endInLine(line: string, why: (key: string, tags: CollectiveTags) => RpcError | undefined): void {
-    let error: RpcError | undefined;
-    const isOver = (key: string, { tags }: Arrival): boolean => {
-      const found = why(key, tags);
-      error ??= found;
-      return found !== undefined;
-    };
-    const over = this.meetings.breakInLine(line, isOver);
-    for (const arrival of over) if (error !== undefined) arrival.reject(error);
+    const { seats } = this.replicas;
+    const error = seats.giveUp(replica, why);
+    const line = lineKey(replica.line, replica.names, this.agent.name);
+    const isOver = (key: string, { tags }: Arrival): boolean => seats.failure(key, tags) !== undefined;
+    for (const arrival of this.meetings.breakInLine(line, isOver)) arrival.reject(error);
   }
 
   /** A worker died or left, or is merely out of reach: whoever waits for it is told, or goes on without it. */

@@ -4,15 +4,16 @@
  */
 import { hashText, type Told } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
-import { MAX_FAILED_REPLICA_TEXT, MAX_FAILED_REPLICAS } from '../base/limits.ts';
+import {
+  MAX_FAILED_REPLICA_TEXT,
+  MAX_FAILED_REPLICAS,
+  MAX_LIVING_LINE_LENGTH,
+  MAX_LIVING_LINES,
+} from '../base/limits.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
 import { lineOfKey, partsOfKey } from '../protocol/meeting-keys.ts';
 import type { CollectiveTags } from './combine.ts';
-
-/** Lines that are remembered as of the living, and their length: members may name what lines they like. */
-const MAX_LINES_KNOWN = 1_024;
-const MAX_LINE_KNOWN = 1_024;
 
 /** A replica, as all members know it. */
 export interface Replica {
@@ -50,7 +51,6 @@ export class ReplicaSeats {
   private readonly givenUp = new Map<string, Failures>();
   /** Replicas with an exchange under way here. */
   private readonly watched = new Map<string, Told>();
-
   /** Lines that are of the living, as long as nobody comes or goes. */
   private readonly living = new Set<string>();
 
@@ -76,8 +76,8 @@ export class ReplicaSeats {
     const [, hash] = place.split('.');
     if (hash === undefined || names.length === 0) return true;
     if (hash !== hashOf(this.livesOf(names))) return false;
-    if (this.living.size >= MAX_LINES_KNOWN) this.living.clear();
-    if (line.length <= MAX_LINE_KNOWN) this.living.add(line);
+    if (this.living.size >= MAX_LIVING_LINES) this.living.clear();
+    if (line.length <= MAX_LIVING_LINE_LENGTH) this.living.add(line);
     return true;
   }
 
@@ -102,13 +102,15 @@ export class ReplicaSeats {
     return () => this.watched.delete(key);
   }
 
-  /** A member makes no further exchange with a replica. */
-  giveUp(replica: Replica, why: GivenUp): void {
+  /** A member makes no further exchange with a replica. @returns what those are told who wait for that with it. */
+  giveUp(replica: Replica, why: GivenUp): RpcError {
     const key = keyOf(replica);
     let failures = this.givenUp.get(why.by);
     if (failures === undefined) this.givenUp.set(why.by, (failures = new Failures()));
     failures.add(key, why);
-    this.watched.get(key)?.(this.errorOf(why, replica.number), why.after);
+    const error = this.errorOf(why, replica.number);
+    this.watched.get(key)?.(error, why.after);
+    return error;
   }
 
   /**

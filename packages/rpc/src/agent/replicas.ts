@@ -3,9 +3,7 @@ import { MOST_ROOM, type ReplicaSeat, type Room } from '@backwire/tensor/interna
 import { RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_REPLICA_FAILURE_TEXT } from '../base/limits.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
-import { lineKey } from '../protocol/meeting-keys.ts';
 import { GIVEN_UP, MISSING } from './collective-calls.ts';
-import type { CollectiveTags } from './combine.ts';
 import { GONE } from './meeting-texts.ts';
 import type { PatientCalls } from './patient-calls.ts';
 import { begunAnew, ReplicaSeats, workerNamed, type GivenUp, type Place, type Replica } from './replica-seats.ts';
@@ -19,19 +17,17 @@ const FIRST_CALL_MS = 10_000;
 /** So long a member is tried to be told that a replica was given up. */
 const GIVEN_UP_MS = 60_000;
 
-type EndInLine = (line: string, why: (key: string, tags: CollectiveTags) => RpcError | undefined) => void;
-
 export class Replicas {
   readonly seats: ReplicaSeats;
   private readonly agent: AgentParts;
   private readonly calls: PatientCalls;
-  private readonly ended: EndInLine;
+  private readonly givenUp: (replica: Replica, why: GivenUp) => void;
 
-  /** @param ended ends what waits in a line of meetings here with the error that `why` gives for it. */
-  constructor(agent: AgentParts, calls: PatientCalls, ended: EndInLine) {
+  /** @param givenUp told of each that this worker gives up, as of those that others do. */
+  constructor(agent: AgentParts, calls: PatientCalls, givenUp: (replica: Replica, why: GivenUp) => void) {
     this.agent = agent;
     this.calls = calls;
-    this.ended = ended;
+    this.givenUp = givenUp;
     this.seats = new ReplicaSeats(agent);
   }
 
@@ -88,12 +84,6 @@ export class Replicas {
       bytes: least(MOST_ROOM.bytes, ...all.map((peer) => peer.bytes)),
       buckets: least(MOST_ROOM.buckets, ...all.map((peer) => peer.calls)),
     };
-  }
-
-  /** A member has given a replica up: what is brought to its meetings here, by whoever has not heard of it, meets nothing. */
-  givenUp(replica: Replica, why: GivenUp): void {
-    this.seats.giveUp(replica, why);
-    this.ended(lineKey(replica.line, replica.names, this.agent.name), (key, tags) => this.seats.failure(key, tags));
   }
 
   /** This worker makes no exchange with a replica after the first `after`: the other members are told, for whom it may be the next. */

@@ -72,6 +72,10 @@ export const MAX_FAILED_REPLICA_TEXT = 512 * KIB;
 export const MAX_REPLICA_NAMES_TEXT = 128 * KIB;
 /** and what is told of why, in characters. */
 export const MAX_REPLICA_FAILURE_TEXT = 1_024;
+/** Lines of meetings that are remembered as of the living, */
+export const MAX_LIVING_LINES = 1_024;
+/** each of so many characters with its members: who comes may name what lines it likes. */
+export const MAX_LIVING_LINE_LENGTH = 1_024;
 /** The longest remote stack that is kept, in characters. */
 export const MAX_REMOTE_STACK = 16 * KIB;
 /** A refused call is told at most this much about why, in characters. */

@@ -1,5 +1,4 @@
 /** @file Work that is started in order, as much at once as there is room for. */
-
 import type { Room } from './exchange.ts';
 
 /**
