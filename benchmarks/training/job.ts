@@ -47,6 +47,9 @@ const TIMEOUT_MS = 240_000;
 /** Sources as they are published, see `plain.mjs`; a launcher gives its own flags to the workers. */
 const NODE = ['--import', new URL('../plain.mjs', import.meta.url).href, '--conditions=@backwire/source'];
 
+/** What `processes.ts` gives to programs that it starts; examples give theirs to their workers. */
+const NODE_FLAGS = process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [];
+
 /** One thread a kernel for everybody. */
 export const ownEnvironment = (backend: string): Record<string, string> => ({
   OMP_NUM_THREADS: '1',
@@ -113,7 +116,7 @@ export async function runExample<T>(
   try {
     // Profiles name the sources.
     const program = options.flags.length > 0 ? exampleFile(`${name}/main.ts`) : await publishedExample(name);
-    await runNode(program, [...args, '--out', out], options);
+    await runNode(program, [...args, '--out', out], { ...options, flags: [...options.flags, ...NODE_FLAGS] });
     const summary = JSON.parse(readFileSync(join(out, 'summary.json'), 'utf8')) as T & { backend: string };
     if (summary.backend !== options.backend)
       throw new Error(`${name} has computed with ${summary.backend} instead of ${options.backend}`);
