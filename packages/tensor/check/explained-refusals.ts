@@ -96,9 +96,12 @@ export const REFUSALS: readonly Explanation[] = [
     reason:
       'results are laid out row by row, so that flatten and reshape give views of them; in PyTorch those of a transposed operand lie as it does, flatten and reshape copy them, and a change in place does not reach the original',
     holds: ({ program, difference }) =>
-      difference.kind === 'refuses' &&
-      difference.ours.includes('has been modified by an inplace operation') &&
-      someStatement(program, (line) => /^(flatten|reshape)$/.test(line.op)) &&
+      (difference.kind === 'refuses'
+        ? difference.ours.includes('has been modified by an inplace operation') &&
+          someStatement(program, (line) => /^(flatten|reshape)$/.test(line.op))
+        : difference.kind === 'value' &&
+          /^(flatten|reshape)$/.test(opOf(program.lines[difference.line])) &&
+          someStatement(program, (line) => line.op.endsWith('_'))) &&
       viewsOf(program).some((op) => /^(transpose|permute|T|movedim|swapaxes)/i.test(op)),
   },
   {
@@ -109,6 +112,15 @@ export const REFUSALS: readonly Explanation[] = [
       difference.kind === 'refuses' &&
       difference.ours.includes('is the output of a function that returns multiple views') &&
       /^(flatten|reshape|contiguous)$/.test(opOf(program.lines[difference.line])),
+  },
+  {
+    name: 'negative probabilities',
+    reason:
+      'probabilities of a distribution below zero are refused; PyTorch divides them by their sum before it looks, which makes positive ones of those that are all negative',
+    holds: ({ program, difference }) =>
+      difference.kind === 'refuses' &&
+      difference.ours.includes('to satisfy the constraint Simplex()') &&
+      someStatement(program, (line) => line.op.startsWith('distributions.')),
   },
   {
     name: 'gradients in any layout',

@@ -40,6 +40,15 @@ export const SLOPES: readonly Explanation[] = [
       someStatement(program, (line) => line.ts.includes('sparseCooTensor')),
   },
   {
+    name: 'complex products in one place',
+    reason:
+      'the gradient of a complex product that scatterReduce_ writes is conjugated, as that of every product; PyTorch, which refuses it of scatterReduce, forgets to',
+    holds: (found) =>
+      isSlope(found) &&
+      someInput(found.program, (line) => line.dtype === 'complex64') &&
+      someStatement(found.program, (line) => /^scatterReduce_/.test(line.op) && line.args.includes('prod')),
+  },
+  {
     name: 'what toSparse leaves out',
     reason:
       'elements that toSparse leaves out have no slope, whatever gradient is given; in PyTorch they have that of a dense gradient',

@@ -300,6 +300,17 @@ export const EXPLANATIONS: readonly Explanation[] = [
         (onHeap(backend) && someInput(program, (line) => isExtreme(line)))),
   },
   {
+    name: 'bends of sums that cancel',
+    reason:
+      'on which side of the bend of relu a sum lies whose largest terms, near the largest number, cancel follows from the order of its parts; where others of the same layer overflow, PyTorch has NaN',
+    holds: ({ difference, program }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      isOverflow(difference.torchs) &&
+      /exactly -?\d/.test(difference.ours) &&
+      someInput(program, (line) => isExtreme(line)) &&
+      someStatement(program, (line) => line.op === 'nn.RNN' && line.ts.includes("'relu'")),
+  },
+  {
     name: 'sums in single precision',
     reason:
       'the kernels of wasm, and some BLAS libraries, add up products one after the other in single precision: of hundreds of terms, a few units more than the blocks of PyTorch',

@@ -23,7 +23,6 @@ export interface ScatterReduceAttrs {
 const OPTIONS: ReadonlySet<string> = new Set(['includeSelf']);
 
 const TAKES: Readonly<Partial<Record<ScatterReduction, DTypes>>> = {
-  prod: REAL,
   mean: NUMBER,
   amax: REAL,
   amin: REAL,
@@ -45,10 +44,15 @@ const BIG: Readonly<Record<ScatterReduceAttrs['reduce'], (a: bigint, b: bigint) 
 
 const op = defineOp<ScatterReduceAttrs>(
   'scatterReduce',
-  indexed(same(REAL)),
+  indexed(same(ALL)),
   ([input, index, source], { dim, reduce, includeSelf }) => {
     const positions = gatherPositions(input.shape, index, dim);
     const seen = new Uint8Array(input.size).fill(includeSelf ? 1 : 0);
+    if (input.dtype === 'complex64') {
+      const out = readArray(input).slice() as Float32Array<ArrayBuffer>;
+      multiplyPairs(out, readArray(source) as Float32Array, positions, seen);
+      return fromArray(out, 'complex64', input.shape);
+    }
     if (input.dtype === 'int64') {
       const out = (readArray(input) as BigInt64Array).slice();
       const values = readArray(source) as BigInt64Array;
@@ -68,6 +72,18 @@ const op = defineOp<ScatterReduceAttrs>(
     return fromArray(encode(out, input.dtype), input.dtype, input.shape);
   },
 );
+
+/** Products of complex numbers, the only reduction of theirs that is no sum; `seen` are places in which there is a factor already. */
+function multiplyPairs(out: Float32Array, values: Float32Array, positions: Float64Array, seen: Uint8Array): void {
+  for (let i = 0; i < positions.length; i++) {
+    const at = positions[i]!;
+    const [a, b] = seen[at] === 0 ? [1, 0] : [out[2 * at]!, out[2 * at + 1]!];
+    const [c, d] = [values[2 * i]!, values[2 * i + 1]!];
+    out[2 * at] = seen[at] === 0 ? c : a * c - b * d;
+    out[2 * at + 1] = seen[at] === 0 ? d : a * d + b * c;
+    seen[at] = 1;
+  }
+}
 
 /**
  * `t` with source[i][j]… combined into [i][index[i][j]…]… along `dim`. Without `includeSelf` (default true) what was there before does

@@ -13,6 +13,7 @@ import {
   scatterAdd,
   takeAt,
 } from '../../ops/indexing.ts';
+import { conj } from '../../ops/complex-parts.ts';
 import { scatterReduce, type ScatterReduceAttrs } from '../../ops/scatter-reduce.ts';
 import { where } from '../../ops/where.ts';
 import type { Shape } from '../../shape.ts';
@@ -30,20 +31,20 @@ function scattered(grad: Tensor, saved: Saved, { dim, reduce, includeSelf }: Sca
     const zeroSelf = start.detach().eq(0);
     const ones = where(zeroSelf, 1, start);
     // The quotient last: where nothing else is a factor, its own derivatives are equal and leave exactly nothing.
-    own = grad.mul(scatterReduce(ones, dim, index, source, 'prod')).div(ones);
+    own = grad.mul(conj(scatterReduce(ones, dim, index, source, 'prod'))).div(conj(ones));
     const zeroSource = source.detach().eq(0);
     const count = scatterAdd(zerosLike(start), dim, index, zeroSource.to(start.dtype));
     const alone = zeroSource.logicalAnd(gather(count, dim, index).eq(1));
     const others = scatterReduce(start, dim, index, where(zeroSource, 1, source), 'prod');
     const safe = where(zeroSource, 1, source);
-    const beside = gather(grad.mul(others), dim, index);
+    const beside = gather(grad.mul(conj(others)), dim, index);
     // Of several zeros each has the product, which is zero, or NaN beside what is not finite.
-    given = where(alone, beside, gather(grad.mul(result), dim, index).div(safe));
+    given = where(alone, beside, gather(grad.mul(conj(result)), dim, index).div(conj(safe)));
     // Of two zeros each has a slope of zero, which is the other times the rest: it changes with the other.
     if (isGradEnabled()) {
       const zeros = scatterAdd(zerosLike(start), dim, index, where(zeroSource, source, 0));
       const paired = zeroSource.logicalAnd(gather(count, dim, index).eq(2));
-      given = where(paired, beside.mul(gather(zeros, dim, index).sub(source)), given);
+      given = where(paired, beside.mul(conj(gather(zeros, dim, index).sub(source))), given);
     }
   } else {
     const chosen = gather(result.detach(), dim, index);
