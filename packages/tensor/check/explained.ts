@@ -204,10 +204,11 @@ export const EXPLANATIONS: readonly Explanation[] = [
   },
   {
     name: 'real numbers only',
-    reason: 'linear algebra, pooling, rmsNorm and weights of bincount take real numbers only, dropout floats',
+    reason:
+      'linear algebra, pooling, which interpolate to one pixel is, rmsNorm and weights of bincount take real numbers only, dropout floats',
     holds: ({ difference }) =>
       difference.kind === 'refuses' &&
-      /(inverse|det|solve|cholesky|qr|eigh|eigvalsh|svd|svdvals|slogdet|rmsNorm|\w+Pool2d)\(\) does not take complex64|bincount\(\) does not take complex64|dropout\(\) does not take/.test(
+      /(inverse|det|solve|cholesky|qr|eigh|eigvalsh|svd|svdvals|slogdet|rmsNorm|interpolate|\w+Pool2d)\(\) does not take complex64|bincount\(\) does not take complex64|dropout\(\) does not take/.test(
         difference.ours,
       ),
   },
