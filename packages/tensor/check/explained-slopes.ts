@@ -154,13 +154,15 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'zeros beside what is not finite',
     reason:
-      'the slope of a zero in a norm below 1 is taken to be zero, also beside NaN, and that of a zero in cumprod is its formula, also before infinity; those of PyTorch, zero times the rest, are NaN',
+      'the slope of a zero in a norm below 1 is taken to be zero, also beside NaN, and that of a zero in cumprod, and of what comes after one, is its formula, also beside infinity; those of PyTorch, zero times the rest or 0, are others',
     holds: ({ program, difference }) =>
       difference.kind === 'gradient' &&
-      difference.torchs === 'NaN' &&
-      !difference.ours.endsWith('NaN') &&
       someInput(program, (line) => smallestOf(line, true) === 0) &&
-      someStatement(program, (line) => /^(norm|cumprod)\b/.test(line.op)),
+      (difference.torchs === 'NaN' && !difference.ours.endsWith('NaN')
+        ? someStatement(program, (line) => /^(norm|cumprod)\b/.test(line.op))
+        : difference.ours.endsWith(': NaN') &&
+          someInput(program, isInfinite) &&
+          someStatement(program, (line) => /^cumprod\b/.test(line.op))),
   },
   {
     name: 'sums of exponentials of minus infinity',

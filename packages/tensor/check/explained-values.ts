@@ -28,6 +28,16 @@ function sizeOf({ shape }: { readonly shape: readonly number[] }): number {
 
 export const VALUES: readonly Explanation[] = [
   {
+    name: 'remainders of large quotients',
+    reason:
+      'the remainder of doubles is exact, also where their quotient exceeds the largest number; PyTorch multiplies the quotient back in its loop for several elements, and has NaN',
+    holds: ({ program, difference }) =>
+      difference.kind === 'value' &&
+      difference.torchs === 'NaN' &&
+      someInput(program, (line) => line.dtype === 'float64') &&
+      someStatement(program, (line) => /^remainder/.test(line.op)),
+  },
+  {
     name: 'what is masked',
     reason:
       'keys that a mask of truths, or causality, leaves out have no part in an attention, whatever they are; PyTorch adds -Infinity to their scores, which leaves NaN as it is',

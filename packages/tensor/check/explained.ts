@@ -290,11 +290,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'sums that overflow',
     reason:
-      'a sum or product whose parts exceed the largest number is infinite or NaN by the order of its parts, in which libraries differ: the exact one is finite, or not known for doubles',
+      'a sum or product whose parts exceed the largest number is infinite or NaN by the order of its parts, in which libraries differ: the exact one is finite, or that of another infinite part, or not known for doubles',
     holds: ({ backend, difference, program }) =>
       /^(value|gradient)$/.test(difference.kind) &&
       isOverflow(difference.ours) &&
       (/exactly -?\d/.test(difference.ours) ||
+        (someInput(program, (line) => isExtreme(line)) && someInput(program, isInfinite)) ||
         someInput(program, (line) => line.dtype === 'float64' && (isExtreme(line) || smallestOf(line) < 1e-37))) &&
       (isOverflow(difference.torchs) ||
         /allowed (Infinity|[\d.]+e\+([23]\d|\d{3}))/.test(difference.ours) ||
