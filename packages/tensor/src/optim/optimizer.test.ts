@@ -167,6 +167,40 @@ describe('state dicts', () => {
     expect(saved.state[0]?.['step']).toBe(1);
   });
 
+  it.each(
+    (['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const).flatMap((name) =>
+      (
+        [
+          ['double', 'float'],
+          ['float', 'double'],
+          ['half', 'double'],
+        ] as const
+      ).map((way) => [name, ...way] as const),
+    ),
+  )('of %s follow a module that is made %s and then %s', (name, before, after) => {
+    const module = new nn.Linear(2, 1, { bias: false });
+    module[before]();
+    const options = name === 'SGD' ? { lr: 0.1, momentum: 0.9 } : { lr: 0.1 };
+    const stepped = new optim[name](module.parameters(), options);
+    const step = (o: optim.Optimizer, g: readonly number[]): void =>
+      o.step([tensor([[...g]], { dtype: module.weight.dtype as 'float32' })]);
+    step(stepped, steps[0] as number[]);
+    const saved = stepped.stateDict();
+    module[after]();
+    const converted = stepped.stateDict().state[0] as Record<string, Tensor | number>;
+    for (const [key, value] of Object.entries(saved.state[0] as object))
+      expect(plain(converted[key])).toEqual(plain(value as Tensor | number));
+    const start = module.weight.detach().clone();
+    for (const g of steps.slice(1)) step(stepped, g);
+    const reached = module.weight.toArray();
+    module.weight.detach().copy_(start);
+    // What loads a state makes it what its parameters are.
+    const loaded = new optim[name](module.parameters(), options);
+    loaded.loadStateDict(saved);
+    for (const g of steps.slice(1)) step(loaded, g);
+    expect(reached).toEqual(module.weight.toArray());
+  });
+
   it('must fit, or change nothing', () => {
     const trained = (shape: Nested): optim.OptimizerState => {
       const p = leaf(shape);
@@ -189,3 +223,7 @@ describe('state dicts', () => {
     expect(optimizer.stateDict().state).toEqual({});
   });
 });
+
+function plain(value: Tensor | number | undefined): unknown {
+  return typeof value === 'object' ? value.toArray() : value;
+}

@@ -12,7 +12,7 @@ import { check, each, FLOATING } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
 import { Tensor } from '../tensor.ts';
-import { loadState, saveState, type OptimizerState, type Remembered } from './state.ts';
+import { followDType, loadState, saveState, type OptimizerState, type Remembered } from './state.ts';
 import {
   lanesOf,
   openValues,
@@ -431,7 +431,9 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
 
   /** A parameter's state with all the accumulators that the options in force need. */
   private stateOf(i: number, param: Tensor): Remembered {
-    const state = (this.states[i] ??= { step: 0, slots: new Map(), fresh: false });
+    const dtype = workDType(param);
+    const state = (this.states[i] ??= { step: 0, slots: new Map(), fresh: false, dtype });
+    if (state.dtype !== dtype) followDType(state, param);
     for (const name of this.slotNames) {
       if (state.slots.has(name)) continue;
       const values = zeroValues(param);

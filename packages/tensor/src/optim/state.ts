@@ -4,7 +4,7 @@ import { sameShape } from '../shape.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
 import { Tensor } from '../tensor.ts';
-import { plainValues, valuesOf, workDType } from './values.ts';
+import { plainValues, valuesOf, workDType, type WorkDType } from './values.ts';
 
 /** Parameters and their options, as this file needs them. */
 interface ParamGroup {
@@ -25,6 +25,8 @@ export interface Remembered {
   step: number;
   /** Whether accumulators were made for the step under way. */
   fresh: boolean;
+  /** That of the parameter when the accumulators were made: a module may have been made another since. */
+  dtype: WorkDType;
   /** By name; those that the options in force do not need stay. */
   readonly slots: Map<string, Storage>;
 }
@@ -42,7 +44,7 @@ export function saveState(
     const saved: Record<string, Tensor | number> = { step: own.step };
     for (const name of namesAt(i)) {
       const slot = own.slots.get(name);
-      if (slot !== undefined) saved[name] = over(new Storage(slot.peek().slice()), workDType(param), param.shape);
+      if (slot !== undefined) saved[name] = over(new Storage(slot.peek().slice()), own.dtype, param.shape);
     }
     state[i] = saved;
   }
@@ -112,10 +114,26 @@ function loadOne(
       const got = value instanceof Tensor ? `[${value.shape.join(', ')}]` : typeof value;
       throw new RangeError(`loaded '${name}' of parameter ${index} is ${got} instead of [${param.shape.join(', ')}]`);
     }
-    const values = sweep(() => valuesOf(plainValues(value, workDType(param))).slice());
-    const storage = new Storage(new Uint8Array(values.buffer));
-    storage.retain();
-    slots.set(name, storage);
+    slots.set(name, convertedTo(workDType(param), value));
   }
-  return { step: steps, fresh: false, slots };
+  return { step: steps, fresh: false, dtype: workDType(param), slots };
+}
+
+/** Makes the accumulators what `param` is updated in now, as its values were made. */
+export function followDType(own: Remembered, param: Tensor): void {
+  const dtype = workDType(param);
+  for (const [name, slot] of own.slots) {
+    const storage = convertedTo(dtype, over(new Storage(slot.peek().slice()), own.dtype, param.shape));
+    slot.release();
+    own.slots.set(name, storage);
+  }
+  own.dtype = dtype;
+}
+
+/** An accumulator with the values of `t`, held once. */
+function convertedTo(dtype: WorkDType, t: Tensor): Storage {
+  const values = sweep(() => valuesOf(plainValues(t, dtype)).slice());
+  const storage = new Storage(new Uint8Array(values.buffer));
+  storage.retain();
+  return storage;
 }
