@@ -269,6 +269,37 @@ describe('the norm of gradients on several workers', () => {
     await expectClean(agents);
   });
 
+  it('of doubles is a double, and clips them as in one process', async () => {
+    await at(0, async () => {
+      const made = (): Tensor[] => [0.1, 0.7].map((v) => tensor([v, v / 3], { dtype: 'float64', requiresGrad: true }));
+      const [there, here] = [made(), made()];
+      const loss = (params: readonly Tensor[]): Tensor =>
+        (params[0] as Tensor)
+          .mul(params[1] as Tensor)
+          .exp()
+          .sum();
+      loss(here).backward();
+      const norm = nn.utils.clipGradNorm_(here, 0.1).item();
+      const optimizer = await DistributedOptimizer.create(
+        optim.SGD,
+        there.map((p) => createRRef(p)),
+        { lr: 1 },
+      );
+      await context(async (id) => {
+        await backward(id, [loss(there)]);
+        expect(await optimizer.clipGradNorm_(id, 0.1)).toBeCloseTo(norm, 14);
+        using gradients = getGradients(id);
+        there.forEach((p, i) =>
+          flat(gradients.get(p)?.toArray()).forEach((v, k) =>
+            expect(v).toBeCloseTo(flat(here[i]?.grad?.toArray())[k] as number, 14),
+          ),
+        );
+      });
+      expect(Math.fround(norm)).not.toBe(norm);
+    });
+    await expectClean(agents);
+  });
+
   it('adds up over passes, leaves handles that were given out alone, and is 0 where there are no gradients', async () => {
     await at(0, async () => {
       const pair = remote('w1', Pair, [1]);

@@ -142,7 +142,8 @@ export class DistributedOptimizer implements Disposable {
     for (const [i, { places }] of this.#locals.entries())
       places.forEach((place, k) => (norms[place] = found[i]?.[k] ?? null));
     const there = norms.filter((norm) => norm !== null);
-    const total = there.length === 0 ? 0 : scope(() => tensor(new Float32Array(there)).norm(normType).item());
+    const make = there.some(isWide) ? Float64Array : Float32Array;
+    const total = there.length === 0 ? 0 : scope(() => tensor(new make(there)).norm(normType).item());
     if (errorIfNonfinite && !Number.isFinite(total))
       throw new RangeError(
         `the norm of order ${normType} of the gradients in context ${contextId} is ${total}: they cannot be clipped by it`,
@@ -158,7 +159,8 @@ export class DistributedOptimizer implements Disposable {
   async clipGradNorm_(contextId: bigint, maxNorm: number, options: ClipOptions = {}): Promise<number> {
     refuseUnknown(options, CLIP_OPTIONS, 'clipGradNorm_()');
     const total = await this.gradNorm(contextId, options);
-    const factor = Math.min(1, Math.fround(maxNorm / Math.fround(total + 1e-6)));
+    const rounded = isWide(total) ? Number : Math.fround;
+    const factor = Math.min(1, rounded(maxNorm / rounded(total + 1e-6)));
     if (factor === 1) return total;
     const { normType: _, errorIfNonfinite: __, ...call } = options;
     await this.#inContext('clipGradNorm_()', contextId, call, () =>
@@ -315,4 +317,9 @@ async function allOrNone<T extends Disposable>(promises: readonly Promise<T>[]):
       if (outcome.status === 'fulfilled') outcome.value[Symbol.dispose]();
     throw error;
   }
+}
+
+/** Whether a norm is that of doubles: those of single precision are told as they are. */
+function isWide(norm: number): boolean {
+  return Number.isFinite(norm) && Math.fround(norm) !== norm;
 }

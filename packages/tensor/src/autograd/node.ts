@@ -131,7 +131,8 @@ export class AccumulateGrad extends FunctionNode {
 
   protected override backward(grads: Grads): Grads {
     const grad = grads[0];
-    if (grad !== null && grad !== undefined) accumulate(this.meta, grad);
+    // A leaf may have been frozen since it was used.
+    if (grad !== null && grad !== undefined && this.meta.requiresGrad) accumulate(this.meta, grad);
     return [];
   }
 

@@ -24,13 +24,14 @@ function gradientsOf(parameters: Iterable<Tensor> | Tensor): Tensor[] {
   return list.flatMap((p) => (p.grad === null ? [] : [p.grad]));
 }
 
-/** The norm of tensors taken as one vector. */
+/** The norm of tensors taken as one vector: float64 where one of them is, else float32. */
 export function getTotalNorm(tensors: Iterable<Tensor>, options: ClipOptions = {}): Tensor {
   checkOptionNames(options, OPTIONS, 'getTotalNorm()');
   const p = options.normType ?? 2;
   const total = noGrad(() =>
     sweep(() => {
-      const norms = [...tensors].map((t) => norm(t.detach().toDense(), p).to('float32'));
+      const list = [...tensors];
+      const norms = list.map((t) => norm(t.detach().toDense(), p).to(isWide(list) ? 'float64' : 'float32'));
       return norms.length === 0 ? zeros([]) : norm(stack(norms), p);
     }),
   );
@@ -67,18 +68,30 @@ export function clipGradNorm_(
   return total;
 }
 
+function isWide(tensors: readonly Tensor[]): boolean {
+  return tensors.some((t) => t.dtype === 'float64');
+}
+
 /** Scales tensors in place so that their norm, `total`, becomes at most `maxNorm`. */
 export function clipGradsWithNorm_(grads: Iterable<Tensor>, maxNorm: number, total: number): void {
-  const factor = Math.min(1, Math.fround(maxNorm / Math.fround(total + 1e-6)));
+  const list = [...grads];
+  const rounded = isWide(list) ? Number : Math.fround;
+  const factor = Math.min(1, rounded(maxNorm / rounded(total + 1e-6)));
   noGrad(() => {
-    for (const grad of grads) if (factor !== 1) (grad.sparse?.values ?? grad.detach()).mul_(factor);
+    for (const grad of list) if (factor !== 1) (grad.sparse?.values ?? grad.detach()).mul_(factor);
   });
 }
 
-/** Clamps each element of the gradients of `parameters`, in place, to at most `clipValue` in size. */
+/**
+ * Clamps each element of the gradients of `parameters`, in place, to at most `clipValue` in size. A sparse gradient that names a place
+ * more than once is replaced by one that names it once.
+ */
 export function clipGradValue_(parameters: Iterable<Tensor> | Tensor, clipValue: number): void {
   noGrad(() => {
-    for (const grad of gradientsOf(parameters)) (grad.sparse?.values ?? grad.detach()).clamp_(-clipValue, clipValue);
+    for (const p of parameters instanceof Tensor ? [parameters] : parameters) {
+      if (p.grad?.sparse?.coalesced === false) p.grad = p.grad.coalesce();
+      (p.grad?.sparse?.values ?? p.grad?.detach())?.clamp_(-clipValue, clipValue);
+    }
   });
 }
 
