@@ -5,12 +5,12 @@ import type { Lease, Store } from '@backwire/rpc';
 import { joinAddress, newId, within, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
 import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
-import { FAREWELL_MS, HOST_LEASE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
+import { FAREWELL_MS, HOST_LEASE_MS, HOST_PATIENCE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
 import { localAddressTo } from './local-address.ts';
 import { keepSecret, NOT_KEPT } from './secret-file.ts';
 import { openRendezvousStore, storeAddress } from './rendezvous-store.ts';
 import * as steps from './rendezvous.ts';
-import type { Rendezvous, Terms } from './rendezvous.ts';
+import type { Refusal, Rendezvous, Terms } from './rendezvous.ts';
 import type { LaunchSettings } from './settings.ts';
 
 const decoder = new TextDecoder();
@@ -137,17 +137,43 @@ export class HostGroup {
     this.forget();
     this.kept.forget();
     await this.watching;
-    if (this.gone === undefined && this.lease !== undefined)
-      await inTime(FAREWELL_MS, this.lease.revoke()).catch(() => undefined);
+    const { gone, lease } = this;
+    if (gone === undefined && lease !== undefined)
+      await inTime(FAREWELL_MS, this.farewell(lease)).catch(() => undefined);
     await this.store.close();
     await this.server?.close({ lingerMs: FAREWELL_MS });
+  }
+
+  /** Leaves; the last of a group that has ended takes with it what it wrote to a store that goes on. */
+  private async farewell(lease: Lease): Promise<void> {
+    const { store, stateKey, state, options } = this;
+    await lease.revoke();
+    if (options.backend === 'hosted' || state?.phase !== 'closed') return;
+    if ((await store.list(this.alivePrefix)).size > 0) return;
+    const found = await store.get(stateKey);
+    if (found === undefined || readState(found).token !== state.token) return;
+    // Deleted only while it is this: another group of the name may begin.
+    const brief = await store.lease(HOST_LEASE_MS);
+    await store.compareAndSet(stateKey, found, found, { lease: brief });
+    await brief.revoke();
+    await this.sweep(state);
+  }
+
+  /** Deletes what the workers of a group wrote in all its rounds. */
+  private async sweep({ token }: Rendezvous): Promise<void> {
+    const keys = await this.store.list(this.prefixOf(token));
+    await Promise.all([...keys.keys()].map((key) => this.store.delete(key)));
+  }
+
+  private prefixOf(token: string): string {
+    return `backwire/runs/${this.options.runId}/${token}/`;
   }
 
   private begin(state: Rendezvous, at: number): GroupRound {
     const { options, isDynamic } = this;
     const over = new AbortController();
     this.running = { round: state.round, over };
-    const prefix = `backwire/runs/${options.runId}/${state.token}/${state.round}/`;
+    const prefix = `${this.prefixOf(state.token)}${state.round}/`;
     const store = storeAddress(options, this.server?.port);
     this.forget();
     this.forget = announce(options, joinAddress(store, prefix, this.server?.webSocketEndpoint), this.kept.path);
@@ -190,14 +216,33 @@ export class HostGroup {
     this.id = newId();
     await this.claim();
     const host = { id: this.id, name: this.name(), order: options.nodeRank ?? null, processes: options.processes };
-    await this.stepFrom(async (state) => {
-      // Nobody lives who could know it: it is what a former run left behind.
-      const lives = [...(await store.list(this.alivePrefix)).keys()].some((key) => key !== this.alivePrefix + this.id);
-      const current = state === undefined || !lives ? steps.opened(this.terms, newId()) : state;
-      const next = steps.arrive(current, host, this.terms);
-      if (steps.isRefusal(next)) throw new LaunchError(next.refused);
-      return next;
-    });
+    const since = performance.now();
+    for (let tries = 0; ; tries++) {
+      let refusal: Refusal | undefined;
+      let left: Rendezvous | undefined;
+      try {
+        await this.stepFrom(async (state) => {
+          const alive = await store.list(this.alivePrefix);
+          // Nobody of it lives: it is what a former run left behind.
+          left =
+            state === undefined || steps.isAlive(state, (id) => alive.has(this.alivePrefix + id)) ? undefined : state;
+          const current = state === undefined || left !== undefined ? steps.opened(this.terms, newId()) : state;
+          const next = steps.arrive(current, host, this.terms);
+          if (!steps.isRefusal(next)) return next;
+          refusal = next;
+          throw new LaunchError(next.refused);
+        });
+        if (left !== undefined) await this.sweep(left);
+        return;
+      } catch (error) {
+        // Who is in the way may be a host that was killed: it has its lease a little longer.
+        if (refusal?.mayPass !== true || performance.now() - since > HOST_PATIENCE_MS || options.signal.aborted)
+          throw error;
+        if (tries === 0)
+          options.say(`backwire: ${refusal.refused}; waits for ${HOST_LEASE_MS / 1000} s, in case one is gone`);
+        await sleep(POLL_MS);
+      }
+    }
   }
 
   private async claim(): Promise<void> {

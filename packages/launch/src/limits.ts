@@ -20,6 +20,8 @@ export const DEFAULT_LAST_CALL_MS = 5_000;
 export const POLL_MS = 250;
 /** A launcher that is not heard of for so long is gone; the workers' own leases are as long. */
 export const HOST_LEASE_MS = 10_000;
+/** How long a launcher waits for the lease of a host that is in its way; the others have to notice, too. */
+export const HOST_PATIENCE_MS = HOST_LEASE_MS + 8 * POLL_MS;
 /** How long the host with the store keeps it for the others to hear the last news. */
 export const FAREWELL_MS = 2_000;
 /** How long a store with a server of its own may be away. */

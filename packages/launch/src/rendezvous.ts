@@ -57,6 +57,8 @@ export interface Rendezvous extends Terms {
 /** Why a host cannot come in. */
 export interface Refusal {
   readonly refused: string;
+  /** Not for as long as the host that is in the way may be gone without anybody having noticed. */
+  readonly mayPass?: true;
 }
 
 /** The first host opens the group; its terms are those of all. */
@@ -75,10 +77,11 @@ export function arrive(state: Rendezvous, host: Omit<Host, 'firstRank' | 'done'>
   }
   if (everybody(state).some(({ id }) => id === host.id)) return state;
   const twin = host.order === null ? undefined : state.hosts.find(({ order }) => order === host.order);
-  if (twin !== undefined) return { refused: `host number ${host.order} is taken by ${twin.name}` };
+  if (twin !== undefined) return { refused: `host number ${host.order} is taken by ${twin.name}`, mayPass: true };
   const fixed = state.least === state.most;
   const full = state.hosts.filter(({ done }) => !done).length >= state.most;
-  if (full && fixed && state.phase === 'running') return { refused: `the group has its ${state.most} hosts already` };
+  if (full && fixed && state.phase === 'running')
+    return { refused: `the group has its ${state.most} hosts already`, mayPass: true };
   if (everybody(state).length >= MAX_HOSTS) return { refused: 'too many hosts' };
   const newcomer: Host = { ...host, firstRank: state.nextRank, done: false };
   if (full || (state.membership === 'static' && state.phase === 'running'))
@@ -165,6 +168,11 @@ export function close(state: Rendezvous, why: string): Rendezvous {
 
 export function isRefusal(result: Rendezvous | Refusal): result is Refusal {
   return 'refused' in result;
+}
+
+/** Whether one of the hosts is among those that `lives` knows of. */
+export function isAlive(state: Rendezvous, lives: (id: string) => boolean): boolean {
+  return everybody(state).some(({ id }) => lives(id));
 }
 
 /** The number of workers of a round. */

@@ -5,6 +5,7 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { freePort } from '@backwire/testing';
+import { openStore } from '@backwire/rpc/internal';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { launch, type LaunchOptions, type LaunchResult } from '../src/index.ts';
 
@@ -213,52 +214,79 @@ for (const [rendezvous, program] of [
   ['redis', 'redis-server'],
 ] as const) {
   const missing = spawnSync('which', [program]).status !== 0;
+  const serve = async (): Promise<Disposable> => {
+    const data = mkdtempSync(join(tmpdir(), 'backwire-elastic-'));
+    const peer = `http://127.0.0.1:${await freePort()}`;
+    const url = `http://127.0.0.1:${port}`;
+    const flags =
+      rendezvous === 'redis'
+        ? ['--port', String(port), '--dir', data, '--save', '']
+        : [
+            '--data-dir',
+            data,
+            '--listen-client-urls',
+            url,
+            '--advertise-client-urls',
+            url,
+            '--listen-peer-urls',
+            peer,
+            '--initial-advertise-peer-urls',
+            peer,
+            '--initial-cluster',
+            `default=${peer}`,
+          ];
+    const server = spawn(program, flags, { stdio: 'ignore' });
+    return {
+      [Symbol.dispose]: () => {
+        server.kill('SIGKILL');
+        rmSync(data, { recursive: true, force: true });
+      },
+    };
+  };
   describe.skipIf(missing)(
     `over ${rendezvous}${missing ? ' (skipped: it is not installed)' : ''}`,
     { timeout: 60_000 },
     () => {
       it('any launcher may leave, the first too; the same name can be used again', async () => {
-        const data = mkdtempSync(join(tmpdir(), 'backwire-elastic-'));
-        const peer = `http://127.0.0.1:${await freePort()}`;
-        const url = `http://127.0.0.1:${port}`;
-        const flags =
-          rendezvous === 'redis'
-            ? ['--port', String(port), '--dir', data, '--save', '']
-            : [
-                '--data-dir',
-                data,
-                '--listen-client-urls',
-                url,
-                '--advertise-client-urls',
-                url,
-                '--listen-peer-urls',
-                peer,
-                '--initial-advertise-peer-urls',
-                peer,
-                '--initial-cluster',
-                `default=${peer}`,
-              ];
-        const server = spawn(program, flags, { stdio: 'ignore' });
-        try {
-          const all = { nodes: 2, minNodes: 1, membership: 'dynamic' as const, rendezvous };
-          const a = new Host(all);
-          await a.sees('start rank=0');
-          const b = new Host(all);
-          await b.sees('start rank=1');
-          a.abort.abort();
-          await a.result;
-          await b.sees('has left');
-          end();
-          expect((await b.result).ok).toBe(true);
-          rmSync(join(folder, 'end'));
-          const again = new Host(all);
-          await again.sees('start rank=0');
-          end();
-          expect((await again.result).ok).toBe(true);
-        } finally {
-          server.kill('SIGKILL');
-          rmSync(data, { recursive: true, force: true });
-        }
+        using _ = await serve();
+        const all = { nodes: 2, minNodes: 1, membership: 'dynamic' as const, rendezvous };
+        const a = new Host(all);
+        await a.sees('start rank=0');
+        const b = new Host(all);
+        await b.sees('start rank=1');
+        a.abort.abort();
+        await a.result;
+        await b.sees('has left');
+        end();
+        expect((await b.result).ok).toBe(true);
+        rmSync(join(folder, 'end'));
+        const again = new Host(all);
+        await again.sees('start rank=0');
+        end();
+        expect((await again.result).ok).toBe(true);
+        const { store } = await openStore(`${rendezvous}://127.0.0.1:${port}`, { rank: 1, timeoutMs: 5_000 });
+        expect([...(await store.list('')).keys()]).toEqual([]);
+        await store.close();
+      });
+
+      it('a launcher that begins again at once waits for the lease of the one that was killed', async () => {
+        using _ = await serve();
+        const flags = ['--nnodes', '1', '--rdzv-backend', rendezvous, '--rdzv-endpoint', `127.0.0.1:${port}`];
+        const child = spawn(
+          process.execPath,
+          [
+            ...['--import', 'tsx', '--conditions=@backwire/source', join(import.meta.dirname, 'command.ts'), 'run'],
+            ...[...flags, '--rdzv-id', 'elastic', '--no-python', join(folder, 'worker.sh'), folder],
+          ],
+          { stdio: 'ignore' },
+        );
+        await vi.waitFor(() => expect(pidOf(0)).toBeGreaterThan(0), { timeout: 25_000 });
+        child.kill('SIGKILL');
+        const again = new Host({ nodes: 1, rendezvous });
+        await again.sees('the group has its 1 hosts already; waits for 10 s, in case one is gone');
+        await again.sees('start rank=0');
+        end();
+        expect((await again.result).ok).toBe(true);
       });
     },
   );
