@@ -5,7 +5,7 @@ import type { Lease, Store } from '@backwire/rpc';
 import { joinAddress, newId, within, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
 import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
-import { FAREWELL_MS, HOST_LEASE_MS, HOST_PATIENCE_MS, POLL_MS, STORE_GRACE_MS } from './limits.ts';
+import { FAREWELL_MS, HOST_LEASE_MS, HOST_PATIENCE_MS, POLL_MS, STORE_GRACE_MS, WAIT_NOTICE_MS } from './limits.ts';
 import { localAddressTo } from './local-address.ts';
 import { keepSecret, NOT_KEPT } from './secret-file.ts';
 import { openRendezvousStore, storeAddress } from './rendezvous-store.ts';
@@ -57,7 +57,12 @@ export class HostGroup {
    * @throws LaunchError when the store cannot be had or the group does not take this host.
    */
   static async join(options: LaunchSettings): Promise<HostGroup> {
-    const { store, server } = await openRendezvousStore(options);
+    const { masterAddr, masterPort } = options;
+    const { store, server } = await afterAWhile(
+      options,
+      () => `nobody answers at ${masterAddr}:${masterPort} yet, where the group's store is to be`,
+      openRendezvousStore(options),
+    );
     const bind = options.localAddr ?? (await localAddressTo(options.masterAddr).catch(() => undefined));
     const group = new HostGroup(options, store, server, bind);
     try {
@@ -94,7 +99,11 @@ export class HostGroup {
    * Waits until the workers of this host have to run; undefined when the group has ended instead.
    * @throws LaunchError naming the hosts that did not come in time.
    */
-  async round(): Promise<GroupRound | undefined> {
+  round(): Promise<GroupRound | undefined> {
+    return afterAWhile(this.options, () => this.missing(WAIT_NOTICE_MS), this.due());
+  }
+
+  private async due(): Promise<GroupRound | undefined> {
     const { joinTimeoutMs, signal } = this.options;
     const deadline = performance.now() + joinTimeoutMs;
     for (;;) {
@@ -106,7 +115,7 @@ export class HostGroup {
         if (at >= 0) return this.begin(state, at);
       }
       const left = deadline - performance.now();
-      if (left <= 0) throw new LaunchError(this.missing());
+      if (left <= 0) throw new LaunchError(this.missing(joinTimeoutMs));
       await this.change(left);
     }
   }
@@ -388,17 +397,31 @@ export class HostGroup {
     return `${hostname()} (pid ${process.pid})`;
   }
 
-  private missing(): string {
+  private missing(ms: number): string {
     const { terms } = this;
-    const { joinTimeoutMs } = this.options;
+    const time = `${ms / 1000} s`;
     const hosts = this.state?.hosts ?? [];
-    const time = `${joinTimeoutMs / 1000} s`;
     if (this.state?.waiting.some(({ id }) => id === this.id) === true)
       return `the group had no room for this host in ${time}`;
     if (hosts.some(({ order }) => order === null)) return `${hosts.length} of ${terms.least} hosts came in ${time}`;
     const here = new Set(hosts.map(({ order }) => order));
     const absent = Array.from({ length: terms.least }, (_, n) => n).filter((n) => !here.has(n));
     return `hosts ${absent.join(', ')} of ${terms.least} did not come in ${time}`;
+  }
+}
+
+/** Tells people once, when `work` takes its time, what this host waits for and how long it will. */
+async function afterAWhile<T>(
+  { say, joinTimeoutMs }: LaunchSettings,
+  what: () => string,
+  work: Promise<T>,
+): Promise<T> {
+  const patience = `this host waits for ${joinTimeoutMs / 1000} s`;
+  const timer = setTimeout(() => say(`backwire: ${what()}; ${patience}`), WAIT_NOTICE_MS);
+  try {
+    return await work;
+  } finally {
+    clearTimeout(timer);
   }
 }
 

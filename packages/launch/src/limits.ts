@@ -14,6 +14,8 @@ export const OUTPUT_GRACE_MS = 300;
 export const DEFAULT_STOP_GRACE_MS = 3_000;
 /** How long a launcher waits for those of the other hosts; torchrun's default. */
 export const DEFAULT_JOIN_TIMEOUT_MS = 600_000;
+/** A launcher that has waited for so long says for whom. */
+export const WAIT_NOTICE_MS = 10_000;
 /** How long a launcher waits for more hosts once there are enough; torchrun's is 30 s, for machines that start slower than processes. */
 export const DEFAULT_LAST_CALL_MS = 5_000;
 /** Between two looks at the state of the group. */
