@@ -64,16 +64,18 @@ export class Generator {
     this.used = 4;
   }
 
-  /** Where the stream is, to come back to. */
-  save(): () => void {
-    const { key, used } = this;
-    const [counter, block] = [this.counter.slice(), this.block.slice()];
-    return () => {
-      this.key = key;
-      this.used = used;
-      this.counter.set(counter);
-      this.block.set(block);
-    };
+  /** Where the stream is, to come back to: in another thread, too. */
+  save(): Uint32Array {
+    return Uint32Array.of(...this.key, this.used, ...this.counter, ...this.block);
+  }
+
+  /** Goes back to where `save` was called. */
+  restore(saved: Uint32Array): void {
+    const [key0, key1, used] = saved as unknown as [number, number, number];
+    this.key = [key0, key1];
+    this.used = used;
+    this.counter.set(saved.subarray(3, 7));
+    this.block.set(saved.subarray(7));
   }
 
   /** 32 random bits. */
@@ -145,9 +147,14 @@ export function drawSeed(): number {
   return (generator.next() >>> 11) * 2 ** 32 + generator.next();
 }
 
-/** Where the random numbers are now: a function that brings them back there. */
-export function saveRandomState(): () => void {
+/** Where the random numbers are now. */
+export function randomState(): Uint32Array {
   return generator.save();
+}
+
+/** Brings the random numbers back to where they were. */
+export function setRandomState(saved: Uint32Array): void {
+  generator.restore(saved);
 }
 
 function make(

@@ -227,6 +227,27 @@ once('random numbers of threads', () => {
     expect(seeds).toEqual([seeds[0], (seeds[0] as number) + 1, seeds[0], (seeds[0] as number) + 1]);
   });
 
+  it('that a data set draws where it is opened are those of the program, in every thread', async () => {
+    const values = async (numWorkers: number): Promise<unknown[]> => {
+      manualSeed(6);
+      const [first, second] = [sets.drawn(3), sets.drawn(3)];
+      const dataset = new ConcatDataset([first, await sets.drawnLater(3), new Subset(second, [2, 0])]);
+      return (await all(new DataLoader(dataset, { numWorkers, batchSize: null }))).map(({ value }) => value);
+    };
+    const alone = await values(0);
+    expect(new Set(alone).size).toBe(8);
+    expect(await values(1)).toEqual(alone);
+    expect(await values(3)).toEqual(alone);
+  });
+
+  it('come with the number of the thread while the data set is opened, too', async () => {
+    const found = await all(new DataLoader(sets.drawn(3), { numWorkers: 2, batchSize: null, seed: 1 }));
+    const seed = found[0]?.seed as unknown as number;
+    expect(found.map(({ by }) => by)).toEqual([0, 1, 0]);
+    expect(found.map((one) => one.seed)).toEqual([seed, seed + 1, seed]);
+    expect(seed).toBeGreaterThan(0);
+  });
+
   it('in the program go on the same, whatever the number of threads', async () => {
     const after = async (numWorkers: number): Promise<unknown> => {
       manualSeed(4);

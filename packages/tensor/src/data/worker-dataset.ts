@@ -1,4 +1,5 @@
 /** @file Data sets, and functions, that a thread of a `DataLoader` finds again: each is an export of a module. */
+import { randomState } from '../random.ts';
 import { ConcatDataset, Subset, type Dataset } from './dataset.ts';
 import type { SampleStream } from './sources.ts';
 import { SERVE, type DatasetRecipe, type ModuleExport } from './worker-messages.ts';
@@ -30,15 +31,17 @@ export function workerDataset<A extends readonly unknown[], D extends AnyDataset
   open: (...args: A) => D,
 ): (...args: A) => D {
   const place = placeOf(url, name, 'workerDataset');
-  const opened = (args: A, dataset: AnyDataset): AnyDataset => {
+  const opened = (args: A, random: Uint32Array, dataset: AnyDataset): AnyDataset => {
     if (typeof dataset !== 'object' || dataset === null)
       throw new TypeError(`workerDataset: '${name}' opened ${String(dataset)}, which is no data set`);
-    recipes.set(dataset, { kind: 'module', ...place, args });
+    recipes.set(dataset, { kind: 'module', ...place, args, random });
     return dataset;
   };
   const factory = (...args: A): D => {
+    const random = randomState();
     const dataset = open(...args);
-    return (dataset instanceof Promise ? dataset.then((one) => opened(args, one)) : opened(args, dataset)) as D;
+    if (dataset instanceof Promise) return dataset.then((one) => opened(args, random, one)) as D;
+    return opened(args, random, dataset) as D;
   };
   return Object.assign(factory, { [SERVE]: serve });
 }

@@ -33,7 +33,7 @@ export class WorkerEpochs<B> {
   }
 
   async *run(epoch: Epoch): AsyncGenerator<B, void, undefined> {
-    const pool = this.take();
+    const pool = this.take(epoch.seed);
     try {
       pool.begin(epoch.seed);
       yield* this.batches(pool, epoch.order);
@@ -74,8 +74,8 @@ export class WorkerEpochs<B> {
     }
   }
 
-  private take(): ThreadPool {
-    const pool = this.idle?.sound === true ? this.idle : new ThreadPool(this.plan);
+  private take(seed: number): ThreadPool {
+    const pool = this.idle?.sound === true ? this.idle : new ThreadPool(this.plan, seed);
     this.idle = undefined;
     this.pools.add(pool);
     return pool;

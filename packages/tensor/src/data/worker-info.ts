@@ -7,7 +7,7 @@ export interface WorkerInfo {
   readonly numWorkers: number;
   /** What `manualSeed` was called with for this epoch: the loader's number for it, plus `id`. */
   readonly seed: number;
-  /** This thread's copy of the data set. */
+  /** This thread's copy of the data set; undefined while it is opened. */
   readonly dataset: unknown;
 }
 
@@ -21,7 +21,7 @@ export function getWorkerInfo(): WorkerInfo | undefined {
   return current;
 }
 
-/** Said once an epoch by the thread's program. */
+/** Said before the data set is opened, and once an epoch, by the thread's program. */
 export function setWorkerInfo(info: WorkerInfo): void {
   current = Object.freeze(info);
 }

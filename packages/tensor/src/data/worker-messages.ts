@@ -12,9 +12,12 @@ export interface ModuleExport {
   readonly name: string;
 }
 
-/** How a thread makes its copy of a data set. `args` are cloned, memory that is shared stays so. */
+/**
+ * How a thread makes its copy of a data set. `args` are cloned, memory that is shared stays so; `random` is where the random numbers were
+ * when the program opened it, so that each copy draws the same.
+ */
 export type DatasetRecipe =
-  | (ModuleExport & { readonly kind: 'module'; readonly args: readonly unknown[] })
+  | (ModuleExport & { readonly kind: 'module'; readonly args: readonly unknown[]; readonly random: Uint32Array })
   | { readonly kind: 'subset'; readonly of: DatasetRecipe; readonly indices: ArrayLike<number> }
   | { readonly kind: 'concat'; readonly of: readonly DatasetRecipe[] };
 
@@ -37,6 +40,8 @@ export interface LoaderThreadPlan {
 
 export interface LoaderThreadData extends LoaderThreadPlan {
   readonly id: number;
+  /** Of its first epoch. */
+  readonly seed: number;
 }
 
 export type Order =

@@ -1,5 +1,5 @@
 /** @file In a loader's thread: opens its copy of the data set, and makes the batches that it is asked for, one after the other. */
-import { manualSeed } from '../random.ts';
+import { manualSeed, setRandomState } from '../random.ts';
 import { defaultCollate } from './collate.ts';
 import { ConcatDataset, Subset, type Dataset } from './dataset.ts';
 import { pack } from './packing.ts';
@@ -18,6 +18,8 @@ export const serve: Serve = async (port, start, importModule) => {
     if (typeof found !== 'function') throw new TypeError(`${url} exports no function '${name}'`);
     return found as (...args: never[]) => unknown;
   };
+  const { id, numWorkers } = start;
+  setWorkerInfo({ id, numWorkers, seed: start.seed + id, dataset: undefined });
   const dataset = await openDataset(start.recipe, find);
   const collate = start.collate === undefined ? undefined : ((await find(start.collate)) as Collate);
   const init = start.workerInit === undefined ? undefined : await find(start.workerInit);
@@ -29,15 +31,18 @@ async function openDataset(recipe: DatasetRecipe, find: Find): Promise<AnyDatase
   switch (recipe.kind) {
     case 'module': {
       const open = (await find(recipe)) as (...args: readonly unknown[]) => unknown;
+      setRandomState(recipe.random);
       const opened = (await open(...recipe.args)) as AnyDataset | readonly unknown[];
       return isStream(opened) ? opened : asDataset(opened);
     }
     case 'subset':
       return new Subset((await openDataset(recipe.of, find)) as Dataset<unknown>, recipe.indices);
-    case 'concat':
-      return new ConcatDataset(
-        (await Promise.all(recipe.of.map((one) => openDataset(one, find)))) as Dataset<unknown>[],
-      );
+    case 'concat': {
+      const opened: AnyDataset[] = [];
+      // One after the other: each has the random numbers to itself.
+      for (const one of recipe.of) opened.push(await openDataset(one, find));
+      return new ConcatDataset(opened as Dataset<unknown>[]);
+    }
   }
 }
 

@@ -61,7 +61,8 @@ export class ThreadPool {
   private failure: Error | undefined;
   private closing: Promise<void> | undefined;
 
-  constructor(plan: LoaderThreadPlan) {
+  /** @param seed of the first epoch, which data sets are told while they are opened */
+  constructor(plan: LoaderThreadPlan, seed: number) {
     const { Worker } = threadsHere();
     this.streams = plan.stream;
     const owner: ThreadOwner = {
@@ -69,7 +70,10 @@ export class ThreadPool {
       lost: (error) => this.fail(error),
     };
     try {
-      this.threads = Array.from({ length: plan.numWorkers }, (_, id) => new Thread(Worker, { ...plan, id }, owner));
+      this.threads = Array.from(
+        { length: plan.numWorkers },
+        (_, id) => new Thread(Worker, { ...plan, id, seed }, owner),
+      );
     } catch (error) {
       if (!(error instanceof DOMException) || error.name !== 'DataCloneError') throw error;
       const what = `the arguments of '${plan.entry.name}' cannot be handed to threads: ${error.message}`;

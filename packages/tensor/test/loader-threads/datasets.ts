@@ -107,6 +107,18 @@ export const random = workerDataset(here, 'random', (length: number) => ({
   get: (i: number) => ({ i, seed: getWorkerInfo()?.seed ?? -1, value: rand([1]).item() }),
 }));
 
+/** Random numbers that are drawn where it is opened, at once or a while later, and the thread that knows its number there. */
+export const drawn = workerDataset(here, 'drawn', (length: number) => drawing(length));
+export const drawnLater = workerDataset(here, 'drawnLater', async (length: number) => {
+  await Promise.resolve();
+  return drawing(length);
+});
+function drawing(length: number): data.Dataset<{ value: number; by: number; seed: number }> {
+  const values = rand([length]).toArray() as number[];
+  const { id = -1, seed = -1 } = getWorkerInfo() ?? {};
+  return { length, get: (i) => ({ value: values[i] as number, by: id, seed }) };
+}
+
 /** The numbers below `n`: in threads, each has its share. `closed` counts the streams that were closed. */
 export const stream = workerDataset(
   here,

@@ -2,7 +2,7 @@
 import { ambient, runWith } from '../../ambient.ts';
 import { autocastAs } from '../../autocast.ts';
 import { AutogradError } from '../../errors.ts';
-import { saveRandomState } from '../../random.ts';
+import { randomState, setRandomState } from '../../random.ts';
 import { scope, untracked, unswept } from '../../scope.ts';
 import { sameShape } from '../../shape.ts';
 import { Tensor } from '../../tensor.ts';
@@ -37,7 +37,7 @@ class Checkpoint implements Saver {
   private readonly again: () => unknown;
   /** Lets the inputs go. */
   readonly letGo: () => void;
-  private readonly restore = saveRandomState();
+  private readonly random = randomState();
   private readonly surroundings = { gradMode: true, anomaly: ambient().anomaly };
   private readonly precision = ambient().autocast;
   private complete = false;
@@ -97,8 +97,8 @@ class Checkpoint implements Saver {
 
   private rerun(): Kept[] {
     const rerun = new Rerun();
-    const resume = saveRandomState();
-    this.restore();
+    const before = randomState();
+    setRandomState(this.random);
     try {
       unswept(() =>
         runWith(this.surroundings, () =>
@@ -115,7 +115,7 @@ class Checkpoint implements Saver {
       for (const value of rerun.values) value.release();
       throw error;
     } finally {
-      resume();
+      setRandomState(before);
     }
   }
 
