@@ -232,7 +232,11 @@ describe('an argument of another kind is named', () => {
       () => new optim.SGD([x()], { lr: loose('0.1') }),
       "optim.SGD: lr is a number, got the text '0.1'",
     ],
-    ['one beta', () => new optim.Adam([x()], { betas: loose(0.9) }), 'optim.Adam: betas is a list of numbers, got 0.9'],
+    [
+      'one beta',
+      () => new optim.Adam([x()], { betas: loose(0.9) }),
+      'optim.Adam: betas is a list of 2 numbers, got 0.9',
+    ],
     [
       'a number for a switch',
       () => new optim.SGD([x()], { lr: 1, momentum: 1, nesterov: loose(1) }),

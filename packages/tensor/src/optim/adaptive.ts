@@ -6,6 +6,7 @@ import {
   type CommonOptions,
   type ParameterState,
   type Params,
+  type SparseGradients,
   type Values,
 } from './optimizer.ts';
 
@@ -46,8 +47,8 @@ export class Adagrad extends Optimizer<AdagradOptions> {
     return this.options.initialAccumulatorValue;
   }
 
-  protected override get sparseGradients(): 'rows' | 'refused' {
-    return this.options.weightDecay === 0 ? 'rows' : 'refused';
+  protected override get sparseGradients(): SparseGradients {
+    return this.options.weightDecay === 0 ? 'rows' : 'refused with decay';
   }
 
   protected update(p: Values, g: Values, { step, slots }: ParameterState): void {

@@ -134,8 +134,11 @@ describe('sparse gradients', () => {
     e.forward(tensor([0], { dtype: 'int64' }))
       .sum()
       .backward();
-    const make = (): optim.Optimizer => new optim.SGD(e.parameters(), { lr: 1, momentum: 0.9, weightDecay: 0.1 });
-    expect(() => make().step()).toThrow(/does not support sparse gradients/);
+    const decay = { lr: 1, weightDecay: 0.1 };
+    const why = 'with weightDecay 0.1 does not support sparse gradients: decay changes rows that they do not name';
+    expect(() => new optim.SGD(e.parameters(), { ...decay, momentum: 0.9 }).step()).toThrow(`SGD ${why}`);
+    expect(() => new optim.Adagrad(e.parameters(), decay).step()).toThrow(`Adagrad ${why}`);
+    new optim.SGD([{ params: e.parameters(), weightDecay: 0 }], decay).step();
   });
 });
 
@@ -221,6 +224,22 @@ describe('state dicts', () => {
     );
     expect(optimizer.paramGroups[0].lr).toBe(1e-3);
     expect(optimizer.stateDict().state).toEqual({});
+  });
+
+  it.each<[change: object, said: string]>([
+    [{ lr: '0.1' }, "lr is a number, got the text '0.1'"],
+    [{ betas: undefined }, 'betas is a list of 2 numbers, got undefined'],
+    [{ betas: [0.9] }, 'betas is a list of 2 numbers, got a list'],
+    [{ eps: null }, 'eps is a number, got null'],
+    [{ amsgrad: 0 }, 'amsgrad is true or false, got 0'],
+  ])('with %o are refused by the option and the group', (change, said) => {
+    const optimizer = new optim.Adam([{ params: [leaf([1])] }, { params: [leaf([2])], lr: 0.5 }]);
+    const before = optimizer.stateDict();
+    const [first, second] = before.paramGroups;
+    const load = (): void =>
+      optimizer.loadStateDict({ ...before, paramGroups: [{ ...first }, { ...second, ...change }] });
+    expect(load).toThrow(`group 1 of a loaded state dict of optim.Adam: ${said}`);
+    expect(optimizer.stateDict()).toEqual(before);
   });
 });
 

@@ -25,7 +25,7 @@ import {
 } from './values.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { checkGiven, checkKinds, defined, nameOf } from './options.ts';
+import { checkComplete, checkGiven, checkKinds, defined, nameOf } from './options.ts';
 
 export type { Values };
 
@@ -60,6 +60,9 @@ export interface GivenGroup {
   readonly params: Iterable<Tensor>;
   readonly [option: string]: unknown;
 }
+
+/** What a sparse gradient does. */
+export type SparseGradients = 'rows' | 'dense' | 'refused' | 'refused with decay';
 
 /** What an optimiser is made of: parameters, or groups of them. */
 export type Params = Iterable<Tensor> | Iterable<GivenGroup>;
@@ -257,7 +260,10 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     this.allOrNothing(() => {
       // Which accumulators there are depends on the options.
       const load = loadState(this.params, saved, this.groups, NOTES);
-      for (const group of this.groups) this.validateGroup(group);
+      for (const [g, group] of this.groups.entries()) {
+        checkComplete(group, this.defaults, `group ${g} of a loaded state dict of ${nameOf(this)}`);
+        this.validateGroup(group);
+      }
       load(this.namesAt, this.states);
     });
   }
@@ -275,7 +281,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     return undefined;
   }
   /** What a sparse gradient does: updates the rows it names, counts as a dense one whose other rows are zero, or is refused. */
-  protected get sparseGradients(): 'rows' | 'dense' | 'refused' {
+  protected get sparseGradients(): SparseGradients {
     return 'refused';
   }
   /** Whether rows that a sparse gradient names several times may be updated as often, which spares sorting them. */
@@ -339,15 +345,22 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     if (grad.dtype === 'complex64' && param.dtype !== 'complex64') {
       throw new TypeError(`gradient ${i} is complex64, its parameter ${param.dtype}`);
     }
-    if (grad.sparse !== undefined && this.sparseGradients === 'refused') {
-      throw new TypeError(
-        `${this.constructor.name} does not support sparse gradients, please consider SGD or Adagrad instead`,
-      );
-    }
+    if (grad.sparse !== undefined) this.checkSparse();
     const dims = grad.sparse?.indices.shape[0];
     if (dims !== undefined && dims !== 1 && this.sparseGradients === 'rows') {
       throw new RangeError(`a sparse gradient needs one sparse dimension, got ${dims}`);
     }
+  }
+
+  private checkSparse(): void {
+    const { sparseGradients, group } = this;
+    const does = 'does not support sparse gradients';
+    if (sparseGradients === 'refused')
+      throw new TypeError(`${this.constructor.name} ${does}, please consider SGD or Adagrad instead`);
+    if (sparseGradients === 'refused with decay')
+      throw new TypeError(
+        `${this.constructor.name} with weightDecay ${String(group['weightDecay'])} ${does}: decay changes rows that they do not name. Give their parameters a group with weightDecay 0`,
+      );
   }
 
   private stepWith(param: Tensor, grad: Tensor, state: Remembered): void {

@@ -22,21 +22,32 @@ export function checkGiven(given: unknown, what: string): void {
 
 /** @throws TypeError for an option that is of another kind than its default: texts would be computed with. */
 export function checkKinds(given: object, defaults: Readonly<Record<string, unknown>>, what: string): void {
-  for (const [name, value] of Object.entries(given)) {
-    const usual = defaults[name];
-    const wanted = Array.isArray(usual)
-      ? 'a list of numbers'
-      : typeof usual === 'number'
-        ? 'a number'
-        : typeof usual === 'boolean'
-          ? 'true or false'
-          : undefined;
-    if (value === undefined || wanted === undefined) continue;
-    const numbers: unknown = Array.isArray(usual) ? value : [value];
-    const fits =
-      typeof usual === 'boolean'
-        ? typeof value === 'boolean'
-        : Array.isArray(numbers) && numbers.every((each) => typeof each === 'number');
-    if (!fits) throw new TypeError(`${what}: ${name} is ${wanted}, got ${kindOf(value)}`);
-  }
+  for (const [name, value] of Object.entries(defined(given))) checkKind(name, value, defaults[name], what);
+}
+
+/** @throws TypeError for an option that is missing or of another kind than its default, in options that have to be complete. */
+export function checkComplete(
+  options: Readonly<Record<string, unknown>>,
+  defaults: Readonly<Record<string, unknown>>,
+  what: string,
+): void {
+  for (const [name, usual] of Object.entries(defaults)) checkKind(name, options[name], usual, what);
+}
+
+function checkKind(name: string, value: unknown, usual: unknown, what: string): void {
+  const wanted = wordsFor(usual);
+  if (wanted === undefined || fits(value, usual)) return;
+  throw new TypeError(`${what}: ${name} is ${wanted}, got ${kindOf(value)}`);
+}
+
+/** What an option with this default is, in words; undefined where it may be anything. */
+function wordsFor(usual: unknown): string | undefined {
+  if (Array.isArray(usual)) return `a list of ${usual.length} numbers`;
+  if (typeof usual === 'number') return 'a number';
+  return typeof usual === 'boolean' ? 'true or false' : undefined;
+}
+
+function fits(value: unknown, usual: unknown): boolean {
+  if (!Array.isArray(usual)) return typeof value === typeof usual;
+  return Array.isArray(value) && value.length === usual.length && value.every((each) => typeof each === 'number');
 }

@@ -8,6 +8,7 @@ import {
   type CommonOptions,
   type ParameterState,
   type Params,
+  type SparseGradients,
   type Values,
 } from './optimizer.ts';
 
@@ -62,9 +63,9 @@ export class SGD extends Optimizer<SGDOptions> {
   }
 
   /** The velocity moves rows that a gradient does not name; decay touches every element, and PyTorch has none of a sparse gradient. */
-  protected override get sparseGradients(): 'rows' | 'dense' | 'refused' {
+  protected override get sparseGradients(): SparseGradients {
     const { momentum, weightDecay } = this.options;
-    if (weightDecay !== 0) return 'refused';
+    if (weightDecay !== 0) return 'refused with decay';
     return momentum === 0 ? 'rows' : 'dense';
   }
 
