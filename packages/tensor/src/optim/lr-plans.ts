@@ -1,6 +1,8 @@
 /** @file Learning-rate schedules made of phases: one cycle, on a plateau, one scheduler after or over others. */
 import { checkOptionNames, optionNames } from '../option-names.ts';
+import { kindOf } from '../given.ts';
 import { LRScheduler } from './lr-scheduler.ts';
+import { checkAbove0, checkEach, checkNumbers, defined } from './options.ts';
 import type { Scheduled, ScheduledGroup } from './scheduled.ts';
 
 /** Of `nn`'s super-convergence: up to a largest rate and far down, within a known number of steps (Smith & Topin 2017). */
@@ -45,6 +47,7 @@ interface Phase {
 /** Raises the learning rate to a maximum and lowers it far below where it began, within a given number of steps. */
 export class OneCycleLR extends LRScheduler {
   readonly totalSteps: number;
+  private readonly pctStart: number;
   private readonly phases: readonly Phase[];
   private readonly linear: boolean;
   private readonly cycles: boolean;
@@ -52,28 +55,35 @@ export class OneCycleLR extends LRScheduler {
   constructor(optimizer: Scheduled, options: OneCycleOptions) {
     super(optimizer);
     checkOptionNames(options, ONE_CYCLE, 'OneCycleLR');
-    const { pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4, cycleMomentum = true } = options;
+    const { maxLr, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4, cycleMomentum = true } = options;
+    const { annealStrategy = 'cos', baseMomentum = 0.85, maxMomentum = 0.95 } = options;
+    checkNumbers({ maxLr, pctStart, divFactor, finalDivFactor, baseMomentum, maxMomentum }, 'OneCycleLR');
+    checkEach('OneCycleLR: maxLr', maxLr, optimizer.paramGroups);
+    checkAbove0('OneCycleLR: divFactor', divFactor);
+    checkAbove0('OneCycleLR: finalDivFactor', finalDivFactor);
+    if (annealStrategy !== 'cos' && annealStrategy !== 'linear')
+      throw new RangeError(`OneCycleLR: annealStrategy is 'cos' or 'linear', got ${kindOf(annealStrategy)}`);
     const total = options.totalSteps ?? (options.epochs ?? NaN) * (options.stepsPerEpoch ?? NaN);
     if (!Number.isInteger(total) || total < 1)
       throw new RangeError('You must define either totalSteps OR (epochs AND stepsPerEpoch), whole and positive');
     if (!(pctStart >= 0 && pctStart <= 1))
       throw new RangeError(`Expected float between 0 and 1 pctStart, but got ${pctStart}`);
     this.totalSteps = total;
-    this.linear = options.annealStrategy === 'linear';
+    this.pctStart = pctStart;
+    this.linear = annealStrategy === 'linear';
     this.cycles = cycleMomentum;
     this.phases = phasesOf(total, pctStart, options.threePhase ?? false);
     for (const [i, group] of optimizer.paramGroups.entries()) {
-      const largest = typeof options.maxLr === 'number' ? options.maxLr : options.maxLr[i];
-      if (typeof largest !== 'number') throw new RangeError(`OneCycleLR: maxLr is missing for group ${i}`);
+      const largest = typeof maxLr === 'number' ? maxLr : (maxLr[i] as number);
       group['initialLr'] = largest / divFactor;
       group['maxLr'] = largest;
       group['minLr'] = (group['initialLr'] as number) / finalDivFactor;
       if (!cycleMomentum) continue;
       if (momentumOf(group) === undefined)
         throw new RangeError('optimizer must support momentum or beta1 with cycleMomentum: true');
-      group['maxMomentum'] = options.maxMomentum ?? 0.95;
-      group['baseMomentum'] = options.baseMomentum ?? 0.85;
-      setMomentum(group, group['maxMomentum'] as number);
+      group['maxMomentum'] = maxMomentum;
+      group['baseMomentum'] = baseMomentum;
+      setMomentum(group, maxMomentum);
     }
     this.begin();
   }
@@ -89,13 +99,17 @@ export class OneCycleLR extends LRScheduler {
       if (at <= one.end) break;
       if (one !== this.phases.at(-1)) start = one.end;
     }
+    if (phase.end === start)
+      throw new RangeError(
+        `OneCycleLR: with pctStart ${this.pctStart} of ${this.totalSteps} steps a phase has no length; take another`,
+      );
     const part = (at - start) / (phase.end - start);
-    const between = (group: ScheduledGroup, [from, to]: readonly [Named, Named]): number =>
-      anneal(this.linear, group[from] as number, group[to] as number, part);
-    return this.optimizer.paramGroups.map((group) => {
-      if (this.cycles) setMomentum(group, between(group, phase.momentum));
-      return between(group, phase.rate);
-    });
+    const groups = this.optimizer.paramGroups;
+    const between = ([from, to]: readonly [Named, Named]): number[] =>
+      groups.map((_, i) => anneal(this.linear, this.note(i, from), this.note(i, to), part));
+    const rates = between(phase.rate);
+    if (this.cycles) for (const [i, value] of between(phase.momentum).entries()) setMomentum(groups[i]!, value);
+    return rates;
   }
 }
 
@@ -150,6 +164,17 @@ export interface PlateauOptions {
 
 const PLATEAU = optionNames<PlateauOptions>()('mode factor patience threshold thresholdMode cooldown minLr eps');
 
+const PLATEAU_DEFAULTS: Required<PlateauOptions> = {
+  mode: 'min',
+  factor: 0.1,
+  patience: 10,
+  threshold: 1e-4,
+  thresholdMode: 'rel',
+  cooldown: 0,
+  minLr: 0,
+  eps: 1e-8,
+};
+
 /** Times `factor` when a metric has stopped getting better. `step(metric)` is given the metric. */
 export class ReduceLROnPlateau {
   best: number;
@@ -161,20 +186,16 @@ export class ReduceLROnPlateau {
 
   constructor(optimizer: Scheduled, options: PlateauOptions = {}) {
     checkOptionNames(options, PLATEAU, 'ReduceLROnPlateau');
-    this.options = {
-      mode: 'min',
-      factor: 0.1,
-      patience: 10,
-      threshold: 1e-4,
-      thresholdMode: 'rel',
-      cooldown: 0,
-      minLr: 0,
-      eps: 1e-8,
-      ...options,
-    };
+    this.options = { ...PLATEAU_DEFAULTS, ...defined(options) };
+    const { mode, thresholdMode, ...numbers } = this.options;
+    if (mode !== 'min' && mode !== 'max') throw new RangeError(`mode ${String(mode)} is unknown!`);
+    if (thresholdMode !== 'rel' && thresholdMode !== 'abs')
+      throw new RangeError(`threshold mode ${String(thresholdMode)} is unknown!`);
+    checkNumbers(numbers, 'ReduceLROnPlateau');
+    checkEach('ReduceLROnPlateau: minLr', numbers.minLr, optimizer.paramGroups);
     if (this.options.factor >= 1) throw new RangeError('Factor should be < 1.0.');
     this.optimizer = optimizer;
-    this.best = this.options.mode === 'min' ? Infinity : -Infinity;
+    this.best = mode === 'min' ? Infinity : -Infinity;
   }
 
   step(metric: number | { item(): number }): void {
@@ -222,8 +243,9 @@ export class ReduceLROnPlateau {
 
   private reduce(): void {
     const { factor, minLr, eps } = this.options;
+    checkEach('ReduceLROnPlateau: minLr', minLr, this.optimizer.paramGroups);
     for (const [i, group] of this.optimizer.paramGroups.entries()) {
-      const least = typeof minLr === 'number' ? minLr : (minLr[i] ?? 0);
+      const least = typeof minLr === 'number' ? minLr : (minLr[i] as number);
       const next = Math.max(group.lr * factor, least);
       if (group.lr - next > eps) group.lr = next;
     }
@@ -252,13 +274,16 @@ export class SequentialLR extends LRScheduler {
   }
 
   override step(): void {
-    this.lastEpoch++;
-    const at = this.milestones.filter((milestone) => milestone <= this.lastEpoch).length;
+    const next = this.lastEpoch + 1;
+    const at = this.milestones.filter((milestone) => milestone <= next).length;
     const scheduler = this.schedulers[at] as LRScheduler;
-    if (at > 0 && this.milestones[at - 1] === this.lastEpoch) {
-      for (const group of this.optimizer.paramGroups) group.lr = group['initialLr'] as number;
+    if (at > 0 && this.milestones[at - 1] === next) {
+      const groups = this.optimizer.paramGroups;
+      const began = groups.map((_, i) => this.note(i, 'initialLr'));
+      for (const [i, lr] of began.entries()) groups[i]!.lr = lr;
       restart(scheduler);
     } else scheduler.step();
+    this.lastEpoch = next;
     this.set(this.currentLrs());
   }
 
@@ -267,8 +292,10 @@ export class SequentialLR extends LRScheduler {
   }
 
   override loadStateDict(saved: Readonly<Record<string, unknown>>): void {
-    super.loadStateDict(saved);
-    loadAll(this.schedulers, saved);
+    allOrNothing(this.schedulers, () => {
+      loadAll(this.schedulers, saved);
+      super.loadStateDict(saved);
+    });
   }
 
   protected rates(): number[] {
@@ -279,6 +306,17 @@ export class SequentialLR extends LRScheduler {
 function restart(scheduler: LRScheduler): void {
   scheduler.lastEpoch = -1;
   scheduler.step();
+}
+
+/** Runs `load`; when it throws, the schedulers are where they were before. */
+function allOrNothing(schedulers: readonly LRScheduler[], load: () => void): void {
+  const before = schedulers.map((one) => one.stateDict());
+  try {
+    load();
+  } catch (error) {
+    for (const [i, one] of schedulers.entries()) one.loadStateDict(before[i]!);
+    throw error;
+  }
 }
 
 function loadAll(schedulers: readonly LRScheduler[], saved: Readonly<Record<string, unknown>>): void {
@@ -310,6 +348,6 @@ export class ChainedScheduler {
   }
 
   loadStateDict(saved: Readonly<Record<string, unknown>>): void {
-    loadAll(this.schedulers, saved);
+    allOrNothing(this.schedulers, () => loadAll(this.schedulers, saved));
   }
 }

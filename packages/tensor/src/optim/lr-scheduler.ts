@@ -1,14 +1,16 @@
 /** @file Learning-rate schedules that follow from a count of steps: `optim.lrScheduler.StepLR` and so on. */
 import type { ScheduledGroup, Scheduled } from './scheduled.ts';
+import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { defined } from './options.ts';
+import { checkAbove0, checkNumbers, defined } from './options.ts';
 
 /** Factors by the count of steps, one for all groups or one each. */
 export type Factors = ((epoch: number) => number) | readonly ((epoch: number) => number)[];
 
 /**
  * Sets the learning rates of an optimiser, one a group. Made with one, it sets those of the start; `step()` follows those of the
- * optimiser, once an epoch or once a batch. It takes a local optimiser or a `DistributedOptimizer`.
+ * optimiser, once an epoch or once a batch. It takes a local optimiser or a `DistributedOptimizer`. A group that is added later may note
+ * the rate it begins with as `initialLr`; some schedules need it.
  */
 export abstract class LRScheduler {
   /** The rates that the groups began with. */
@@ -31,10 +33,15 @@ export abstract class LRScheduler {
     return this.lastLr;
   }
 
-  /** Goes one step on. */
+  /** Goes one step on. @throws RangeError, and stays where it is, when a rate would be no number or a group lacks what this needs. */
   step(): void {
     this.lastEpoch++;
-    this.set(this.rates());
+    try {
+      this.set(this.rates());
+    } catch (error) {
+      this.lastEpoch--;
+      throw error;
+    }
   }
 
   /** What `loadStateDict` goes on from: numbers and lists of them. Functions are not among it. */
@@ -61,8 +68,28 @@ export abstract class LRScheduler {
   }
 
   protected set(rates: readonly number[]): void {
+    for (const [i, rate] of rates.entries()) {
+      if (!Number.isFinite(rate))
+        throw new RangeError(
+          `${this.constructor.name}: at step ${this.lastEpoch} the rate of group ${i} would be ${rate}; its options, or the rate before, are too large or too small`,
+        );
+    }
     for (const [i, group] of this.optimizer.paramGroups.entries()) group.lr = rates[i] ?? group.lr;
     this.lastLr = this.currentLrs();
+  }
+
+  /** The rate that group `i` began with. */
+  protected base(i: number): number {
+    return this.baseLrs[i] ?? this.note(i, 'initialLr');
+  }
+
+  /** What is noted in group `i`. @throws RangeError when it is not there, as in a group that was added later. */
+  protected note(i: number, name: string): number {
+    const value = this.optimizer.paramGroups[i]?.[name];
+    if (typeof value === 'number') return value;
+    throw new RangeError(
+      `${this.constructor.name}: group ${i} came after the schedule and has no ${name}; give it one, addParamGroup({ params, lr, ${name} }), or make a new schedule`,
+    );
   }
 
   /** Each group's rate times a factor. */
@@ -83,8 +110,14 @@ function isNumbers(value: unknown, length?: number): value is number[] {
   );
 }
 
-function factorsFor(factors: Factors, groups: readonly ScheduledGroup[]): readonly ((epoch: number) => number)[] {
+function factorsFor(
+  factors: Factors,
+  groups: readonly ScheduledGroup[],
+  what: string,
+): readonly ((epoch: number) => number)[] {
   if (typeof factors === 'function') return groups.map(() => factors);
+  for (const one of Array.isArray(factors) ? (factors as unknown[]) : [factors])
+    if (typeof one !== 'function') throw new TypeError(`${what} takes functions, got ${kindOf(one)}`);
   if (factors.length !== groups.length)
     throw new RangeError(`Expected ${groups.length} functions, one for each group, but got ${factors.length}`);
   return factors;
@@ -95,12 +128,14 @@ abstract class ByFunction extends LRScheduler {
   private readonly factors: readonly ((epoch: number) => number)[];
   constructor(optimizer: Scheduled, lrLambda: Factors) {
     super(optimizer);
-    this.factors = factorsFor(lrLambda, optimizer.paramGroups);
+    this.factors = factorsFor(lrLambda, optimizer.paramGroups, this.constructor.name);
     this.begin();
   }
-  /** Each of `rates` times what its function gives now. */
+  /** Each of `rates` times what its function gives now; those of groups that came later stay, as in PyTorch. */
   protected times(rates: readonly number[]): number[] {
-    return rates.map((rate, i) => rate * (this.factors[i]?.(this.lastEpoch) ?? 1));
+    const factors = this.factors.map((factor) => factor(this.lastEpoch));
+    checkNumbers({ factor: factors }, `${this.constructor.name} at step ${this.lastEpoch}`);
+    return rates.map((rate, i) => rate * (factors[i] ?? 1));
   }
 }
 
@@ -123,8 +158,12 @@ abstract class BySettings<O extends object, Given extends object = object> exten
   protected readonly settings: Required<O> & Given;
   constructor(optimizer: Scheduled, options: O, defaults: Required<O>, given: Given = {} as Given) {
     super(optimizer);
-    checkOptionNames(options, new Set(Object.keys(defaults)), this.constructor.name);
+    const { name } = this.constructor;
+    if (typeof options !== 'object')
+      throw new TypeError(`${name} takes its options as an object { ${Object.keys(defaults).join(', ')} }, got ${kindOf(options)}`); // prettier-ignore
+    checkOptionNames(options, new Set(Object.keys(defaults)), name);
     this.settings = { ...defaults, ...(defined(options) as Required<O>), ...given };
+    checkNumbers(this.settings, name);
     this.check(this.settings);
     this.begin();
   }
@@ -194,7 +233,9 @@ export class ConstantLR extends BySettings<{ factor?: number; totalIters?: numbe
   protected rates(): number[] {
     const { factor, totalIters } = this.settings;
     if (this.lastEpoch === 0) return this.scaled(factor);
-    return this.lastEpoch === totalIters ? this.scaled(1 / factor) : this.currentLrs();
+    if (this.lastEpoch !== totalIters) return this.currentLrs();
+    if (factor === 0) throw new RangeError(`ConstantLR: a factor of 0 cannot be taken back at step ${totalIters}`);
+    return this.scaled(1 / factor);
   }
 }
 
@@ -244,14 +285,15 @@ export class CosineAnnealingLR extends BySettings<{ etaMin?: number }, { tMax: n
   constructor(optimizer: Scheduled, tMax: number, options: { etaMin?: number } = {}) {
     super(optimizer, options, { etaMin: 0 }, { tMax });
   }
+  protected override check({ tMax }: { tMax: number }): void {
+    checkAbove0('CosineAnnealingLR: tMax', tMax);
+  }
   protected rates(): number[] {
     const { tMax, etaMin } = this.settings;
     const { lastEpoch } = this;
     if (lastEpoch === 0) return this.currentLrs();
     if ((lastEpoch - 1 - tMax) % (2 * tMax) === 0) {
-      return this.currentLrs().map(
-        (lr, i) => lr + ((this.baseLrs[i] as number) - etaMin) * ((1 - Math.cos(Math.PI / tMax)) / 2),
-      );
+      return this.currentLrs().map((lr, i) => lr + (this.base(i) - etaMin) * ((1 - Math.cos(Math.PI / tMax)) / 2));
     }
     const [now, before] = [lastEpoch, lastEpoch - 1].map((t) => 1 + Math.cos((Math.PI * t) / tMax)) as [number, number];
     return this.currentLrs().map((lr) => (now / before) * (lr - etaMin) + etaMin);

@@ -25,7 +25,7 @@ import {
 } from './values.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { checkComplete, checkGiven, checkKinds, defined, nameOf } from './options.ts';
+import { checkComplete, checkGiven, checkKinds, checkNumbers, defined, nameOf } from './options.ts';
 
 export type { Values };
 
@@ -205,6 +205,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
         `the optimizer has ${this.params.length} parameters, but was given ${grads.length} gradients: give null for none`,
       );
     }
+    for (const [g, { lr }] of this.groups.entries()) checkNumbers({ [`lr of group ${g}`]: lr }, nameOf(this));
     const given = this.params.map((param, i) => (grads === undefined ? param.meta?.grad : grads[i]) ?? null);
     // All of them before anything changes.
     this.eachIn(given, (i, grad) => this.checkGradient(i, grad));

@@ -51,3 +51,23 @@ function fits(value: unknown, usual: unknown): boolean {
   if (!Array.isArray(usual)) return typeof value === typeof usual;
   return Array.isArray(value) && value.length === usual.length && value.every((each) => typeof each === 'number');
 }
+
+/** @throws TypeError for a setting of a schedule that is no number or NaN: the rates would be as well. Lists are looked through. */
+export function checkNumbers(settings: Readonly<Record<string, unknown>>, what: string): void {
+  for (const [name, value] of Object.entries(settings)) {
+    for (const each of Array.isArray(value) ? (value as unknown[]) : [value])
+      if (typeof each !== 'number' || Number.isNaN(each))
+        throw new TypeError(`${what}: ${name} is a number, got ${kindOf(each)}`);
+  }
+}
+
+/** @throws RangeError for what is divided by. */
+export function checkAbove0(what: string, value: number): void {
+  if (!(value > 0)) throw new RangeError(`${what} is above 0, but got ${value}`);
+}
+
+/** @throws RangeError for a list that has not one value for each group. */
+export function checkEach(what: string, values: unknown, groups: readonly unknown[]): void {
+  if (Array.isArray(values) && values.length !== groups.length)
+    throw new RangeError(`${what} has ${values.length} values for ${groups.length} groups`);
+}

@@ -1,0 +1,211 @@
+/** @file Learning-rate schedules as programs handle them: options left out or wrong, groups that come later, state that is refused. */
+import { describe, expect, it } from 'vitest';
+import { optim, tensor, type Tensor } from '../index.ts';
+
+const L = optim.lrScheduler;
+type Given = Record<string, unknown>;
+type Schedule = { step(metric?: number): void };
+type Make = (o: optim.Optimizer, options: Given) => Schedule;
+
+const leaf = (): Tensor => tensor([1], { requiresGrad: true });
+const sgd = (): optim.SGD => new optim.SGD([leaf()], { lr: 1, momentum: 0.9 });
+const ratesOf = (o: optim.Optimizer): number[] => o.paramGroups.map(({ lr }) => lr);
+
+/** How each is made, with a value for each of its numbers. */
+const schedules: Readonly<Record<string, readonly [make: Make, numbers: Given]>> = {
+  StepLR: [(o, { stepSize, ...rest }) => new L.StepLR(o, stepSize as number, rest), { stepSize: 2, gamma: 0.1 }],
+  MultiStepLR: [
+    (o, { milestone, ...rest }) => new L.MultiStepLR(o, [1, milestone as number], rest),
+    { milestone: 3, gamma: 0.1 },
+  ],
+  ExponentialLR: [(o, { gamma }) => new L.ExponentialLR(o, gamma as number), { gamma: 0.5 }],
+  ConstantLR: [(o, given) => new L.ConstantLR(o, given), { factor: 1 / 3, totalIters: 5 }],
+  LinearLR: [(o, given) => new L.LinearLR(o, given), { startFactor: 1 / 3, endFactor: 1, totalIters: 5 }],
+  PolynomialLR: [(o, given) => new L.PolynomialLR(o, given), { totalIters: 5, power: 1 }],
+  CosineAnnealingLR: [
+    (o, { tMax, ...rest }) => new L.CosineAnnealingLR(o, tMax as number, rest),
+    { tMax: 3, etaMin: 0 },
+  ],
+  CosineAnnealingWarmRestarts: [
+    (o, { t0, ...rest }) => new L.CosineAnnealingWarmRestarts(o, t0 as number, rest),
+    { t0: 2, tMult: 1, etaMin: 0 },
+  ],
+  LambdaLR: [(o, { by }) => new L.LambdaLR(o, () => by as number), { by: 0.5 }],
+  MultiplicativeLR: [(o, { by }) => new L.MultiplicativeLR(o, () => by as number), { by: 0.5 }],
+  OneCycleLR: [
+    (o, given) => new L.OneCycleLR(o, given as unknown as optim.lrScheduler.OneCycleOptions),
+    {
+      maxLr: 2,
+      totalSteps: 9,
+      pctStart: 0.3,
+      divFactor: 25,
+      finalDivFactor: 1e4,
+      baseMomentum: 0.85,
+      maxMomentum: 0.95,
+    },
+  ],
+  ReduceLROnPlateau: [
+    (o, given) => new L.ReduceLROnPlateau(o, given),
+    { factor: 0.1, patience: 10, threshold: 1e-4, cooldown: 0, minLr: 0, eps: 1e-8 },
+  ],
+};
+/** What has to be given. */
+const NEEDED = new Set(['stepSize', 'milestone', 'tMax', 't0', 'by', 'maxLr', 'totalSteps']);
+const STEPS = 9;
+
+/** The rates of all steps. */
+function walk(o: optim.Optimizer, schedule: Schedule): number[][] {
+  const seen = [ratesOf(o)];
+  for (let i = 0; i < STEPS; i++) {
+    schedule.step(1);
+    seen.push(ratesOf(o));
+  }
+  return seen;
+}
+/** The rates, or what it says instead. */
+function outcome(run: () => number[][]): number[][] | string {
+  try {
+    return run();
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+const numbersOnly = (found: number[][] | string): void => {
+  if (typeof found !== 'string') expect(found.flat().filter((rate) => !Number.isFinite(rate))).toEqual([]);
+};
+
+it('are all tried here, but those made of others', () => {
+  const all = Object.keys(L).filter((name) => !['LRScheduler', 'SequentialLR', 'ChainedScheduler'].includes(name));
+  expect(Object.keys(schedules).sort()).toEqual(all.sort());
+});
+
+describe.each(Object.entries(schedules))('%s', (name, [make, numbers]) => {
+  const rates = (given: Given): number[][] => {
+    const o = sgd();
+    return walk(o, make(o, given));
+  };
+
+  it('has its defaults where an option is undefined', () => {
+    const optional = Object.keys(numbers).filter((option) => name !== 'ExponentialLR' && !NEEDED.has(option));
+    for (const option of optional) expect([option, rates({ ...numbers, [option]: undefined })]).toEqual([option, rates(numbers)]); // prettier-ignore
+  });
+
+  it('makes no rate that is no number, and says so by its name', () => {
+    for (const option of Object.keys(numbers)) {
+      for (const wrong of [NaN, '1']) {
+        const found = outcome(() => rates({ ...numbers, [option]: wrong }));
+        expect([option, wrong, found]).toEqual([option, wrong, expect.stringContaining(name === 'OneCycleLR' && option === 'totalSteps' ? 'totalSteps' : name)]); // prettier-ignore
+      }
+      for (const odd of [0, 1]) numbersOnly(outcome(() => rates({ ...numbers, [option]: odd })));
+    }
+  });
+
+  it('goes on with a group that was added later, or says what it lacks', () => {
+    const added = (notes: Given): number[][] => {
+      const o = sgd();
+      const schedule = make(o, numbers);
+      o.addParamGroup({ params: [leaf()], lr: 0.5, ...notes });
+      return walk(o, schedule);
+    };
+    const found = outcome(() => added({}));
+    numbersOnly(found);
+    if (typeof found === 'string') expect(found).toMatch(new RegExp(`^${name}: group 1 came after the schedule and has no initialLr; `)); // prettier-ignore
+    const notes = { initialLr: 0.5, maxLr: 1, minLr: 0.01, maxMomentum: 0.9, baseMomentum: 0.8 };
+    numbersOnly(added(notes));
+  });
+});
+
+describe('schedules', () => {
+  it('say which setting makes none', () => {
+    const o = sgd();
+    expect(() => new L.CosineAnnealingLR(o, 0)).toThrow('CosineAnnealingLR: tMax is above 0, but got 0');
+    expect(() => new L.OneCycleLR(o, { maxLr: 1, totalSteps: 10, pctStart: 0.1 })).toThrow(
+      'OneCycleLR: with pctStart 0.1 of 10 steps a phase has no length',
+    );
+    expect(() => new L.OneCycleLR(o, { maxLr: 1, totalSteps: 10, annealStrategy: 'cosine' as never })).toThrow(
+      "OneCycleLR: annealStrategy is 'cos' or 'linear', got the text 'cosine'",
+    );
+    expect(() => new L.OneCycleLR(o, { maxLr: [1, 2], totalSteps: 10 })).toThrow('OneCycleLR: maxLr has 2 values for 1 groups'); // prettier-ignore
+    expect(() => new L.LambdaLR(o, 0.5 as never)).toThrow('LambdaLR takes functions, got 0.5');
+    expect(() => new L.StepLR(o, 1, 0.5 as never)).toThrow('StepLR takes its options as an object { gamma }, got 0.5');
+    const blocked = new L.ConstantLR(o, { factor: 0, totalIters: 1 });
+    expect(() => blocked.step()).toThrow('ConstantLR: a factor of 0 cannot be taken back at step 1');
+  });
+
+  it('stay where they are at a step that is refused', () => {
+    const o = new optim.SGD([leaf()], { lr: 1 });
+    let factor = NaN;
+    const schedule = new L.LambdaLR(o, (epoch) => (epoch === 0 ? 1 : factor));
+    expect(() => schedule.step()).toThrow('LambdaLR at step 1: factor is a number, got NaN');
+    expect([schedule.lastEpoch, ratesOf(o)]).toEqual([0, [1]]);
+    factor = 0.5;
+    schedule.step();
+    expect([schedule.lastEpoch, ratesOf(o)]).toEqual([1, [0.5]]);
+  });
+
+  it('leave groups alone that came later where PyTorch does', () => {
+    const o = sgd();
+    const schedule = new L.LambdaLR(o, (epoch) => 0.5 ** epoch);
+    o.addParamGroup({ params: [leaf()], lr: 0.3 });
+    schedule.step();
+    expect(ratesOf(o)).toEqual([0.5, 0.3]);
+  });
+});
+
+describe('ReduceLROnPlateau', () => {
+  it('refuses modes that there are not, in PyTorch’s words', () => {
+    expect(() => new L.ReduceLROnPlateau(sgd(), { mode: 'mni' as never })).toThrow('mode mni is unknown!');
+    const thresholdMode = 'relative' as never;
+    expect(() => new L.ReduceLROnPlateau(sgd(), { thresholdMode })).toThrow('threshold mode relative is unknown!');
+  });
+
+  it('has a least rate for each group, of those that came later, too', () => {
+    expect(() => new L.ReduceLROnPlateau(sgd(), { minLr: [0, 0] })).toThrow('minLr has 2 values for 1 groups');
+    const o = sgd();
+    const [each, all] = [[0.5], 0.5].map((minLr) => new L.ReduceLROnPlateau(o, { minLr, patience: 0 }));
+    o.addParamGroup({ params: [leaf()], lr: 1 });
+    for (let i = 0; i < 2; i++) all?.step(1);
+    expect(ratesOf(o)).toEqual([0.5, 0.5]);
+    each?.step(1);
+    expect(() => each?.step(1)).toThrow('minLr has 1 values for 2 groups');
+  });
+});
+
+describe('schedules of schedules', () => {
+  const parts = (o: optim.Optimizer): optim.lrScheduler.LRScheduler[] => [new L.LinearLR(o), new L.StepLR(o, 2)];
+
+  it.each<[string, (o: optim.Optimizer) => optim.lrScheduler.SequentialLR | optim.lrScheduler.ChainedScheduler]>([
+    ['SequentialLR', (o) => new L.SequentialLR(o, parts(o), [3])],
+    ['ChainedScheduler', (o) => new L.ChainedScheduler(parts(o))],
+  ])('%s is what it was after a state that is refused', (_, make) => {
+    const schedule = make(sgd());
+    schedule.step();
+    const before = schedule.stateDict();
+    const [first] = before['schedulers'] as Given[];
+    for (const second of [{}, undefined])
+      expect(() => schedule.loadStateDict({ ...before, lastEpoch: 9, schedulers: [{ ...first, lastEpoch: 7 }, second] })).toThrow(); // prettier-ignore
+    if (schedule instanceof L.SequentialLR)
+      expect(() => schedule.loadStateDict({ ...before, lastEpoch: 'x', schedulers: [{ ...first, lastEpoch: 7 }, first] })).toThrow(); // prettier-ignore
+    expect(schedule.stateDict()).toEqual(before);
+  });
+
+  it('SequentialLR needs the rate that a group began with at a milestone', () => {
+    const o = sgd();
+    const schedule = new L.SequentialLR(o, parts(o), [2]);
+    o.addParamGroup({ params: [leaf()], lr: 0.5 });
+    schedule.step();
+    const before = ratesOf(o);
+    expect(() => schedule.step()).toThrow('SequentialLR: group 1 came after the schedule and has no initialLr');
+    expect([schedule.lastEpoch, ratesOf(o)]).toEqual([1, before]);
+  });
+});
+
+describe('steps of an optimizer', () => {
+  it.each([NaN, '0.1', undefined])('are not made with the rate %o', (lr) => {
+    const p = leaf();
+    const o = new optim.SGD([p], { lr: 1 });
+    o.paramGroups[0].lr = lr as number;
+    expect(() => o.step([tensor([1])])).toThrow('optim.SGD: lr of group 0 is a number, got ');
+    expect(p.toArray()).toEqual([1]);
+  });
+});
