@@ -1402,7 +1402,10 @@ var EmbeddedLink = class {
 		request.patience = setTimeout(() => {
 			this.queued.delete(id);
 			const why = this.lastError === void 0 ? "" : \`: \${this.lastError.message}\`;
-			request.reject(new RpcError("unavailable", \`the store at \${this.options.endpoint} is out of reach\${why}\`, { cause: this.lastError }));
+			request.reject(new RpcError("unavailable", \`the store at \${this.options.endpoint} is out of reach\${why}\`, {
+				executed: request.sentAt === Infinity ? "no" : "maybe",
+				cause: this.lastError
+			}));
 		}, PATIENCE_MS);
 	}
 	*program() {
@@ -1430,7 +1433,10 @@ var EmbeddedLink = class {
 	onDown(connection, error) {
 		if (this.connection !== connection) return;
 		this.connection = void 0;
-		this.lastError = new RpcError("unavailable", \`the connection to the store at \${this.options.endpoint} broke\`, { cause: error });
+		this.lastError = new RpcError("unavailable", \`the connection to the store at \${this.options.endpoint} broke\`, {
+			executed: "maybe",
+			cause: error
+		});
 		for (const [id, request] of [...this.sent]) {
 			this.sent.delete(id);
 			if (request.repeatable) this.queue(id, request);

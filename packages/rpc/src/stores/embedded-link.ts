@@ -42,7 +42,7 @@ interface Request {
   readonly repeatable: boolean;
   readonly patient: boolean;
   patience: NodeJS.Timeout | undefined;
-  /** When it was written, by the clock of `performance`. */
+  /** When it was written last, by the clock of `performance`; Infinity = never. */
   sentAt: number;
 }
 
@@ -217,6 +217,7 @@ export class EmbeddedLink {
       const why = this.lastError === undefined ? '' : `: ${this.lastError.message}`;
       request.reject(
         new RpcError('unavailable', `the store at ${this.options.endpoint} is out of reach${why}`, {
+          executed: request.sentAt === Infinity ? 'no' : 'maybe',
           cause: this.lastError,
         }),
       );
@@ -250,7 +251,9 @@ export class EmbeddedLink {
   private onDown(connection: Connection, error: Error | undefined): void {
     if (this.connection !== connection) return;
     this.connection = undefined;
+    // What was written may have been done, though nobody said so.
     this.lastError = new RpcError('unavailable', `the connection to the store at ${this.options.endpoint} broke`, {
+      executed: 'maybe',
       cause: error,
     });
     for (const [id, request] of [...this.sent]) {

@@ -392,6 +392,25 @@ test('a lease survives a broken connection that comes back, and nobody else can 
   expect(text(await other.get('m'))).toBe('1');
 });
 
+test('what was sent before the connection broke may have been done; what only waited for one was not', async () => {
+  const server = await serve();
+  const store = await client(server);
+  const link = (store as unknown as { link: { onReply: unknown; isUp: boolean } }).link;
+  const { onReply } = link;
+  link.onReply = () => undefined;
+  const sent = store.add('n', 1n);
+  const other = await client(server);
+  await other.wait(['n'], { timeoutMs: 10_000 });
+  breakConnections(store);
+  await expect(sent).rejects.toMatchObject({ code: 'unavailable', executed: 'maybe', retryable: false });
+  link.onReply = onReply;
+  expect(text(await store.get('n'))).toBe('1');
+  await server.close();
+  await other.close();
+  await expect.poll(() => link.isUp).toBe(false);
+  await expect(store.add('n', 1n)).rejects.toMatchObject({ code: 'unavailable', executed: 'no', retryable: true });
+});
+
 function breakConnections(store: EmbeddedStore): void {
   (store as unknown as { link: { connection: { destroy(): void } } }).link.connection.destroy();
 }
