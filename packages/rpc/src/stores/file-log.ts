@@ -3,6 +3,7 @@ import { link, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/p
 import { join } from 'node:path';
 import { invalidArgument, RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
+import { sleep } from '../base/within.ts';
 import { MAX_KEY_BYTES, MAX_LEASES, MAX_STORE_KEYS } from './limits.ts';
 import { FRAME_HEAD_BYTES, Op, Reader, blob, frame, i64, u32 } from './protocol.ts';
 import { StoreState, type StoreDump } from './state.ts';
@@ -17,6 +18,12 @@ import { StoreState, type StoreDump } from './state.ts';
 export const SNAPSHOT_EVERY = 512;
 /** Times an operation may lose the race for the next number before it is given up: others are making progress all the while. */
 const MAX_TRIES = 10_000;
+/** Times a snapshot that is listed may not be there, and how long until it is looked for again. */
+const MAX_MISSES = 100;
+const MISS_MS = 20;
+/** Other programs leave files of their own: .nfs…, .DS_Store. */
+const LOG_NAME = /^\d{16}$/;
+const SNAPSHOT_NAME = /^[1-9]\d{0,14}$/;
 
 export class FileLog {
   readonly state = new StoreState();
@@ -86,6 +93,7 @@ export class FileLog {
   }
 
   private async catchUp(): Promise<void> {
+    let misses = 0;
     for (;;) {
       const entry = await readIfThere(this.logPath(this.applied + 1));
       if (entry !== undefined) {
@@ -97,7 +105,13 @@ export class FileLog {
       if (newest <= this.applied) return;
       // Ours was deleted as older than the snapshot.
       const image = await readIfThere(this.snapshotPath(newest));
-      if (image === undefined) continue;
+      if (image === undefined) {
+        // Deleted in between as older than the next one, which is there then, unless the file system lags behind.
+        if (++misses > MAX_MISSES)
+          throw new RpcError('unavailable', `snapshot ${newest} of the store in '${this.directory}' cannot be read`);
+        await sleep(MISS_MS);
+        continue;
+      }
       this.state.restore(decodeDump(image));
       this.applied = newest;
       this.onReplaced();
@@ -129,13 +143,15 @@ export class FileLog {
     await rename(draft, this.snapshotPath(this.applied));
     for (const old of (await this.snapshots()).slice(0, -2)) await rm(this.snapshotPath(old), { force: true });
     for (const name of await readdir(join(this.directory, 'log'))) {
-      if (Number(name) <= this.applied - SNAPSHOT_EVERY) await rm(join(this.directory, 'log', name), { force: true });
+      if (LOG_NAME.test(name) && Number(name) <= this.applied - SNAPSHOT_EVERY)
+        await rm(join(this.directory, 'log', name), { force: true });
     }
   }
 
   private async snapshots(): Promise<number[]> {
     const names = await readdir(join(this.directory, 'snapshots'));
-    return names.map(Number).sort((a, b) => a - b);
+    const ours = names.filter((name) => SNAPSHOT_NAME.test(name));
+    return ours.map(Number).sort((a, b) => a - b);
   }
 
   private logPath(number: number): string {

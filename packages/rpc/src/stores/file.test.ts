@@ -1,7 +1,7 @@
 /** @file The store in a directory: many processes at once, snapshots, and leases of processes that died. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -101,6 +101,29 @@ test('nonsense in the log changes nothing', async () => {
   await store.set('k', Buffer.from('w'));
   const other = await open(directory);
   expect(Buffer.from((await other.get('k')) ?? []).toString()).toBe('w');
+});
+
+test.each(['.nfs000000000012', '.DS_Store', '600 copy', '9'.repeat(40)])(
+  'a file of others, %s, is no snapshot and is left alone',
+  async (name) => {
+    const directory = scratch();
+    const store = await open(directory);
+    for (const part of ['log', 'snapshots', 'beats', 'new']) writeFileSync(join(directory, part, name), '');
+    for (let i = 0; i < SNAPSHOT_EVERY + 5; i++) await store.add('n', 1n);
+    const other = await open(directory);
+    expect(await other.add('n', 0n)).toBe(BigInt(SNAPSHOT_EVERY + 5));
+    for (const part of ['log', 'snapshots', 'beats', 'new']) expect(readdirSync(join(directory, part))).toContain(name);
+  },
+);
+
+test('a snapshot that is listed and cannot be read is an error, not an endless search', async () => {
+  const directory = scratch();
+  await open(directory);
+  symlinkSync('nowhere', join(directory, 'snapshots', '600'));
+  await expect(fileStore(directory)).rejects.toMatchObject({
+    code: 'unavailable',
+    message: `snapshot 600 of the store in '${directory}' cannot be read [unavailable]`,
+  });
 });
 
 test('a directory that cannot be made is an error in words', async () => {
