@@ -1,4 +1,8 @@
 /** @file Waits that last say who waits for whom and for which function; the text of a shutdown that gave up is a sentence. */
+import { execFileSync } from 'node:child_process';
+import { closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { nn, zeros } from '@backwire/tensor';
 import { partReduces } from '@backwire/tensor/internal';
@@ -157,6 +161,24 @@ describe('after a while', () => {
     const failed = joined.catch((error: unknown) => error);
     await said(new RegExp(`^worker 'lost' has waited \\d+ s for the store at ${store}: nobody answers there yet$`));
     expect(await failed).toMatchObject({ code: 'deadline-exceeded' });
+  });
+
+  it.skipIf(process.platform === 'win32')('nor is one whose file system does not answer', async () => {
+    await group(1);
+    const folder = mkdtempSync(join(tmpdir(), 'backwire-test-'));
+    mkdirSync(join(folder, 'log'));
+    // Whoever opens it to read waits for somebody who writes.
+    const pipe = join(folder, 'log', '1'.padStart(16, '0'));
+    execFileSync('mkfifo', [pipe]);
+    const store = `file://${folder}`;
+    const joined = createAgent({ name: 'lost', rank: 1, worldSize: 2, store, initTimeoutMs: 1_000, logger });
+    const failed = joined.catch((error: unknown) => error);
+    await said(
+      new RegExp(`^worker 'lost' has waited \\d+ s for the store at ${store}: its file system does not answer$`),
+    );
+    expect(await failed).toMatchObject({ code: 'deadline-exceeded' });
+    closeSync(openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK));
+    rmSync(folder, { recursive: true, force: true });
   });
 
   it.each(['redis://me:pass%2Fword@', 'redis://:secret@'])(

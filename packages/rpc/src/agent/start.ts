@@ -235,8 +235,12 @@ function whereText(given: RpcOptions['store'], env: Surroundings['env']): string
   return host === undefined ? '' : ` at ${host}:${port ?? ''}`;
 }
 
-/** Stores that no worker serves. */
-const SERVICE = /^ at (?:etcd|redis)s?:/;
+/** Why a store may keep a worker waiting: not all are served by one. */
+function unansweredText(where: string): string {
+  if (where.startsWith(' at file:')) return 'its file system does not answer';
+  const isService = /^ at (?:etcd|redis)s?:/.test(where);
+  return `nobody answers there yet${isService ? '' : '; unless a launcher or a service does, rank 0 serves it'}`;
+}
 
 /** Connections that may wait until this worker has joined. */
 const MAX_EARLY = 1_024;
@@ -292,8 +296,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   const where = whereText(options.store, env);
   const stop = watchSilence(
     logger,
-    (seconds) =>
-      `worker '${name}' has waited ${seconds} s for the store${where}: nobody answers there yet${SERVICE.test(where) ? '' : '; unless a launcher or a service does, rank 0 serves it'}`,
+    (seconds) => `worker '${name}' has waited ${seconds} s for the store${where}: ${unansweredText(where)}`,
   );
   const opened = await around
     .store(options.store ?? (worldSize === 1 && env['MASTER_ADDR'] === undefined ? 'memory://alone' : undefined), {

@@ -1,6 +1,6 @@
 /** @file A log of operations as files of a directory, in one order that every process agrees on, without locks. */
-import { link, mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { link, mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { invalidArgument, RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { sleep } from '../base/within.ts';
@@ -41,10 +41,10 @@ export class FileLog {
   /** @throws RpcError 'unavailable' when the directory cannot be made or written. */
   async open(): Promise<void> {
     try {
-      for (const part of ['log', 'snapshots', 'beats', 'new'])
-        await mkdir(join(this.directory, part), { recursive: true, mode: 0o700 });
+      for (const part of ['log', 'snapshots', 'beats', 'new']) await makeFolder(join(this.directory, part));
     } catch (error) {
-      throw new RpcError('unavailable', `the store in '${this.directory}' cannot be opened`, { cause: error });
+      const text = `the store in '${this.directory}' cannot be opened: ${reasonOf(error)}`;
+      throw new RpcError('unavailable', text, { cause: error });
     }
     await this.sync();
   }
@@ -88,7 +88,8 @@ export class FileLog {
       return await turn;
     } catch (error) {
       if (error instanceof RpcError) throw error;
-      throw new RpcError('unavailable', `the store in '${this.directory}' cannot be used`, { cause: error });
+      const text = `the store in '${this.directory}' cannot be used: ${reasonOf(error)}`;
+      throw new RpcError('unavailable', text, { cause: error });
     }
   }
 
@@ -126,7 +127,7 @@ export class FileLog {
     try {
       await link(draft, this.logPath(number));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+      if (codeOf(error) === 'EEXIST') return false;
       throw error;
     } finally {
       await rm(draft, { force: true });
@@ -224,11 +225,40 @@ function text(key: string): Uint8Array {
   return blob(bytes);
 }
 
+/**
+ * Makes a folder and those above it. Node's own way never returns where the system answers that a folder which exists does not (/proc).
+ * @throws the system's error.
+ */
+async function makeFolder(path: string): Promise<void> {
+  const make = async (): Promise<void> => {
+    try {
+      await mkdir(path, { mode: 0o700 });
+    } catch (error) {
+      if (codeOf(error) !== 'EEXIST' || !(await stat(path)).isDirectory()) throw error;
+    }
+  };
+  try {
+    await make();
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT' || dirname(path) === path) throw error;
+    await makeFolder(dirname(path));
+    await make();
+  }
+}
+
+function codeOf(error: unknown): string | undefined {
+  return (error as NodeJS.ErrnoException).code;
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 async function readIfThere(path: string): Promise<Uint8Array | undefined> {
   try {
     return await readFile(path);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (codeOf(error) === 'ENOENT') return undefined;
     throw error;
   }
 }

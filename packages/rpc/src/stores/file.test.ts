@@ -1,7 +1,7 @@
 /** @file The store in a directory: many processes at once, snapshots, and leases of processes that died. */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { closeSync, constants, mkdtempSync, openSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -131,9 +131,37 @@ test('a directory that cannot be made is an error in words', async () => {
   writeFileSync(file, '');
   await expect(openStore(`file://${file}`)).rejects.toMatchObject({
     code: 'unavailable',
-    message: expect.stringMatching(/cannot be opened/) as string,
+    message: expect.stringMatching(/cannot be opened: ENOTDIR: not a directory/) as string,
   });
   const opened = await openStore(`file://${scratch()}`, { group: 'g' });
   await opened.store.set('k', Buffer.from('v'));
   await opened.store.close();
+});
+
+test.skipIf(process.platform !== 'linux')('nor does one wait for a folder that the system never makes', async () => {
+  await expect(openStore('file:///proc/backwire/store')).rejects.toMatchObject({
+    code: 'unavailable',
+    message: expect.stringMatching(/'\/proc\/backwire\/store' cannot be opened: ENOENT/) as string,
+  });
+});
+
+test.skipIf(process.platform === 'win32')('a file system that does not answer holds nobody past the time', async () => {
+  const directory = scratch();
+  await open(directory);
+  // Whoever opens it to read waits for somebody who writes.
+  const pipe = join(directory, 'log', '1'.padStart(16, '0'));
+  execFileSync('mkfifo', [pipe]);
+  cleanups.push(async () => {
+    const end = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    closeSync(end);
+  });
+  await expect(openStore(`file://${directory}`, { timeoutMs: 200 })).rejects.toMatchObject({
+    code: 'deadline-exceeded',
+    message: `the store in '${directory}' did not open in 200 ms: its file system does not answer; see to that, or give another folder [deadline-exceeded]`,
+  });
+  const controller = new AbortController();
+  const cancelled = openStore(`file://${directory}`, { timeoutMs: 0, signal: controller.signal });
+  controller.abort();
+  await expect(cancelled).rejects.toMatchObject({ code: 'cancelled' });
 });

@@ -92,7 +92,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
         );
       return openServer(address, options, (limits) => redisStore({ url: address, ...limits }));
     case 'file':
-      return fileStore(folderOf(address));
+      return fileStore(folderOf(address), options);
     default:
       throw invalidArgument(
         `'${withoutPassword(address)}' names no kind of store; ${meant(address) ?? `there are ${STORE_KINDS.join(', ')}`}`,
