@@ -140,6 +140,20 @@ describe('stock torch clients, byte for byte', () => {
     await raw.expect('09080706');
   });
 
+  test('a wait or a barrier on top of a wait takes its place', async () => {
+    const { raw, store } = await torch();
+    raw.send(
+      `06 ${u64(1)} ${str('/a')} 06 ${u64(1)} ${str('/b')} 12 ${str('/bar')} ${u64(2)} 06 ${u64(1)} ${str('/c')}`,
+    );
+    raw.send('0d 01020304');
+    await raw.expect('01020304');
+    for (const key of ['a', 'b']) await store.set(key, bytes('1'));
+    raw.send('0d 05060708');
+    await raw.expect('05060708');
+    await store.set('c', bytes('1'));
+    await raw.expect('00');
+  });
+
   test('many at once', async () => {
     const { raw } = await torch();
     raw.send(

@@ -11,6 +11,9 @@ import {
   MAX_VALUE_BYTES,
 } from './limits.ts';
 
+/** A queue costs what an entry without a value does, beside its items. */
+const NOTHING = new Uint8Array(0);
+
 /** Everything in a store but queues, waits and watches. */
 export interface StoreDump {
   readonly nextLease: number;
@@ -129,11 +132,13 @@ export class StoreState {
   }
 
   push(key: string, value: Uint8Array): void {
-    this.check(key, value, undefined);
+    checkSizes(key, value);
     const queue = this.queues.get(key);
+    const more = cost('', value) + (queue === undefined ? cost(key, NOTHING) : 0);
+    this.checkRoom(more, queue === undefined);
     if (queue === undefined) this.queues.set(key, [value]);
     else queue.push(value);
-    this.bytes += value.byteLength + ENTRY_OVERHEAD_BYTES;
+    this.bytes += more;
     this.wake(key);
   }
 
@@ -143,8 +148,11 @@ export class StoreState {
     if (queue === undefined) return { size: 0, value: undefined };
     const size = queue.length;
     const value = queue.shift() as Uint8Array;
-    this.bytes -= value.byteLength + ENTRY_OVERHEAD_BYTES;
-    if (queue.length === 0) this.queues.delete(key);
+    this.bytes -= cost('', value);
+    if (queue.length === 0) {
+      this.queues.delete(key);
+      this.bytes -= cost(key, NOTHING);
+    }
     return { size, value };
   }
 
@@ -280,13 +288,16 @@ export class StoreState {
   }
 
   private check(key: string, value: Uint8Array, lease: number | undefined): void {
-    if (key.length > MAX_KEY_BYTES) throw invalidArgument(`a key has at most ${MAX_KEY_BYTES} bytes`);
-    if (value.byteLength > MAX_VALUE_BYTES) throw invalidArgument(`a value has at most ${MAX_VALUE_BYTES} bytes`);
-    const grown = this.bytes + cost(key, value) - (this.entries.get(key)?.value.byteLength ?? 0);
-    if (grown > MAX_STORE_BYTES || (this.entries.size >= MAX_STORE_KEYS && !this.entries.has(key))) {
-      throw new RpcError('resource-exhausted', 'the store is full');
-    }
+    checkSizes(key, value);
+    const entry = this.entries.get(key);
+    this.checkRoom(cost(key, value) - (entry?.value.byteLength ?? 0), entry === undefined);
     if (lease !== undefined && !this.leases.has(lease)) throw new RpcError('failed-precondition', 'the lease is gone');
+  }
+
+  private checkRoom(moreBytes: number, isNewKey: boolean): void {
+    const isFull = isNewKey && this.entries.size + this.queues.size >= MAX_STORE_KEYS;
+    if (isFull || this.bytes + moreBytes > MAX_STORE_BYTES)
+      throw new RpcError('resource-exhausted', 'the store is full');
   }
 
   private announce(key: string, value: Uint8Array | undefined): void {
@@ -311,6 +322,11 @@ export class StoreState {
     set?.delete(waiter);
     if (set?.size === 0) this.waiters.delete(key);
   }
+}
+
+function checkSizes(key: string, value: Uint8Array): void {
+  if (key.length > MAX_KEY_BYTES) throw invalidArgument(`a key has at most ${MAX_KEY_BYTES} bytes`);
+  if (value.byteLength > MAX_VALUE_BYTES) throw invalidArgument(`a value has at most ${MAX_VALUE_BYTES} bytes`);
 }
 
 function cost(key: string, value: Uint8Array): number {

@@ -157,6 +157,8 @@ function compareSet(state: StoreState, name: string, expected: Uint8Array, desir
 }
 
 function waitFor(host: TorchHost, start: (done: () => void) => () => void): void {
+  // torch's clients wait for one thing at a time: what comes on top of another wait takes its place, or they would pile up here.
+  host.unpark();
   let over = false;
   const cancel = start(() => {
     over = true;
