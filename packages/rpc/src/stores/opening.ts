@@ -31,9 +31,13 @@ export async function openWithin(
       const known = RpcError.from(error);
       if (known.code !== 'unavailable' && known.code !== 'deadline-exceeded') throw known;
       if (performance.now() + RETRY_MS > until)
-        throw new RpcError('deadline-exceeded', `no store at ${where} in ${timeoutMs} ms: ${known.message}`, {
-          cause: known,
-        });
+        throw new RpcError(
+          'deadline-exceeded',
+          `no store at ${where} in ${Math.ceil(timeoutMs)} ms: ${known.message}`,
+          {
+            cause: known,
+          },
+        );
     }
     await sleep(RETRY_MS);
   }

@@ -51,6 +51,13 @@ local function revoke(lease)
   return redis.call('ZREM', deadlines, lease)
 end
 
+local function plain(text)
+  local sign, digits = string.match(text, '^(%-?)(%d+)$')
+  if not digits or #digits > 19 then return text end
+  local bare = string.match(digits, '^0*(%d+)$')
+  return bare == '0' and bare or sign .. bare
+end
+
 for _, lease in ipairs(redis.call('ZRANGEBYSCORE', deadlines, '-inf', now)) do revoke(lease) end
 
 if op == 'tick' then
@@ -66,7 +73,15 @@ elseif op == 'set' then
   if put(ARGV[3], ARGV[4], ARGV[5]) then return {1} end
   return redis.error_reply('BACKWIRE the lease is gone')
 elseif op == 'add' then
-  redis.call('HINCRBY', values, ARGV[3], ARGV[4])
+  -- HINCRBY takes no zeros before a number, and no zero with a sign; other stores do.
+  local given = redis.call('HGET', values, ARGV[3])
+  local number = given and plain(given)
+  if number ~= given then redis.call('HSET', values, ARGV[3], number) end
+  local counted = redis.pcall('HINCRBY', values, ARGV[3], ARGV[4])
+  if type(counted) == 'table' then
+    if number ~= given then redis.call('HSET', values, ARGV[3], given) end
+    return counted
+  end
   redis.call('ZADD', names, 0, ARGV[3])
   local sum = redis.call('HGET', values, ARGV[3])
   publish('p', ARGV[3], sum)

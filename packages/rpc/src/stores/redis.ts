@@ -303,7 +303,7 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
       return answer as unknown[];
     } catch (error) {
       this.checkOpen();
-      throw this.explain(error);
+      throw this.explain(error, args);
     }
   }
 
@@ -320,12 +320,16 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
     }
   }
 
-  private explain(error: unknown): RpcError {
+  private explain(error: unknown, [key, delta]: readonly (string | Buffer)[]): RpcError {
     const message = error instanceof Error ? error.message : String(error);
     if (message.includes('BACKWIRE')) return new RpcError('failed-precondition', message.replace(/^.*BACKWIRE /, ''));
-    if (message.includes('not an integer')) return new RpcError('failed-precondition', 'the value is not a number');
+    if (message.includes('not an integer'))
+      return new RpcError('failed-precondition', `the value of '${String(key)}' is not a number`);
     if (message.includes('would overflow'))
-      return new RpcError('failed-precondition', 'the sum is no signed 64-bit number');
+      return new RpcError(
+        'failed-precondition',
+        `the sum of '${String(key)}' and ${String(delta)} is no signed 64-bit number`,
+      );
     if (message.startsWith('OOM')) return new RpcError('resource-exhausted', message);
     return new RpcError('unavailable', `Redis: ${this.lastError?.message ?? message}`, {
       cause: error,

@@ -192,3 +192,12 @@ test('a question sees what its asker has written before it', async () => {
     await other;
   }
 });
+
+test('the time that is over is said in whole milliseconds', async () => {
+  const endpoint = 'tcp://127.0.0.1:1';
+  for (const timeoutMs of [150, 149.5])
+    await expect(share(endpoint, { timeoutMs })).rejects.toMatchObject({
+      code: 'deadline-exceeded',
+      message: expect.stringContaining(' in 150 ms') as string,
+    });
+});

@@ -53,7 +53,7 @@ export async function shareStore(
 function late(key: string, timeoutMs: number, error: unknown): RpcError {
   const known = rpcInfo(error);
   if (known?.code === 'deadline-exceeded' || known?.code === 'unauthenticated') return known;
-  return new RpcError('deadline-exceeded', `no store at ${key.split(' ', 1)[0] ?? ''} in ${timeoutMs} ms`, {
+  return new RpcError('deadline-exceeded', `no store at ${key.split(' ', 1)[0] ?? ''} in ${Math.ceil(timeoutMs)} ms`, {
     cause: error,
   });
 }
@@ -107,8 +107,10 @@ class StoreShare extends LeasingStore<HeldLease<Lease>> implements TicketStore {
   }
 
   wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    // Without options, too: the store itself says what is wrong with them.
+    const given = { ...options };
     return this.run(() =>
-      limited(0, [options.signal, this.closing.signal], (signal) => this.store.wait(keys, { ...options, signal })),
+      limited(0, [given.signal, this.closing.signal], (signal) => this.store.wait(keys, { ...given, signal })),
     );
   }
 

@@ -218,8 +218,23 @@ function promises(prepare: () => Promise<Open>): void {
     const many = await Promise.all(Array.from({ length: 40 }, (_unused, i) => (i % 2 === 0 ? a : b).add('many', 1n)));
     expect(many.map(Number).sort((x, y) => x - y)).toEqual(Array.from({ length: 40 }, (_unused, i) => i + 1));
     expect(await a.add('big', 2n ** 60n)).toBe(2n ** 60n);
-    await a.set('word', bytes('one'));
-    await expect(a.add('word', 1n)).rejects.toMatchObject({ code: 'failed-precondition' });
+    for (const word of ['one', '', '+5', ' 5', '-', '0'.repeat(20)]) {
+      await a.set('word', bytes(word));
+      await expect(a.add('word', 1n), word).rejects.toMatchObject({
+        code: 'failed-precondition',
+        message: expect.stringMatching(/^the value of '.*word' is not a number/) as string,
+      });
+      expect(text(await a.get('word'))).toBe(word);
+    }
+  });
+
+  test('a counter may begin with zeros, and with a sign where it is zero', async () => {
+    const { a, b } = await open();
+    for (const [number, sum] of Object.entries({ '05': 6n, '-0': 1n, '000': 1n, '-0010': -9n, '1': 2n })) {
+      await a.set('n', bytes(number));
+      expect(await b.add('n', 1n), number).toBe(sum);
+      expect(text(await a.get('n'))).toBe(`${sum}`);
+    }
   });
 
   test('compareAndSet: one of many wins', async () => {
@@ -431,6 +446,7 @@ function promises(prepare: () => Promise<Open>): void {
       ...['1000', Number.NaN, 1].map((ttl) => () => a.lease(wrong(ttl))),
       ...[Number.NaN, -1].map((timeoutMs) => () => a.wait(['k'], { timeoutMs })),
       () => a.wait(wrong('k'), { timeoutMs: 50 }),
+      () => a.wait(['k'], wrong(undefined)),
     ];
     for (const each of refused) await expect(each()).rejects.toMatchObject({ code: 'invalid-argument' });
     expect((await b.list('')).size).toBe(0);
@@ -440,8 +456,14 @@ function promises(prepare: () => Promise<Open>): void {
     const { a } = await open();
     const most = 2n ** 63n - 1n;
     expect(await a.add('n', most)).toBe(most);
-    await expect(a.add('n', 1n)).rejects.toMatchObject({ code: 'failed-precondition' });
-    expect(text(await a.get('n'))).toBe(`${most}`);
+    for (const number of [`${most}`, '05']) {
+      await a.set('n', bytes(number));
+      await expect(a.add('n', most)).rejects.toMatchObject({
+        code: 'failed-precondition',
+        message: expect.stringMatching(`^the sum of '.*n' and ${most} is no signed 64-bit number`) as string,
+      });
+      expect(text(await a.get('n'))).toBe(number);
+    }
     const waiting = a.wait(['late'], { timeoutMs: 1e12 });
     await a.set('late', bytes(''));
     await waiting;
