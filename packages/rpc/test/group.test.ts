@@ -91,13 +91,27 @@ describe('joining', () => {
     expect((await second).id).toBe(0);
   });
 
-  it('says that world sizes differ', async () => {
+  it('says that world sizes differ, to both sides', async () => {
     const store = newStore();
-    const waiting = failure(createAgent({ name: 'a', rank: 0, worldSize: 3, store, initTimeoutMs: 3_000 }));
+    const waiting = failure(createAgent({ name: 'a', rank: 0, worldSize: 3, store, initTimeoutMs: 30_000 }));
     await until(async () => (await memoryStore(store.slice('memory://'.length)).list('')).size > 3);
     const error = await failure(createAgent({ name: 'b', rank: 1, worldSize: 2, store, initTimeoutMs: 3_000 }));
     expect((error as Error).message).toContain('one of 3 workers, and this worker expects 2');
-    expect(await waiting).toMatchObject({ code: 'deadline-exceeded' });
+    expect(await waiting).toMatchObject({
+      code: 'failed-precondition',
+      message:
+        "worker 'b' expects a group of 2 workers, and this worker one of 3: the world sizes differ [failed-precondition]",
+    });
+  });
+
+  it('a group that is complete does not hear of a worker that expects another size', async () => {
+    const store = newStore();
+    const agents = await Promise.all([0, 1].map((rank) => join({ name: `w${rank}`, rank, worldSize: 2, store })));
+    const error = await failure(createAgent({ name: 'b', rank: 2, worldSize: 3, store, initTimeoutMs: 3_000 }));
+    expect((error as Error).message).toContain('the world sizes differ');
+    const keys = [...(await memoryStore(store.slice('memory://'.length)).list('')).keys()];
+    expect(keys.filter((key) => key.includes('conflict'))).toEqual([]);
+    expect(await agents[0]!.run(() => rpcSync('w1', echo, [1]))).toBe(1);
   });
 
   it('does not tell worker1 of two that share the name worker10', async () => {

@@ -5,7 +5,7 @@ import { Entrance, type Attended } from './entrance.ts';
 import { ageKey, GroupStore, MAX_ATTEMPTS, VIEW_KEY, type LeaseState, type StoreState } from './group-store.ts';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
 import { followPrefix } from './follow-prefix.ts';
-import { missing, mixed, notUnique } from './join-errors.ts';
+import { differs, missing, mixed, notUnique } from './join-errors.ts';
 import type { Logger } from '../base/options.ts';
 import { processId } from '../base/platform.ts';
 import { sleep } from '../base/within.ts';
@@ -72,6 +72,8 @@ export interface GroupOptions {
 const EXITS_PREFIX = 'launcher/exits/';
 /** How long a worker that gives up tries to say so. */
 const FAREWELL_MS = 1_000;
+/** Workers that are told at once that another expects another size. */
+const MAX_TOLD = 16;
 /** Between two looks at a name or id that is still taken. */
 const RETRY_MS = 200;
 /** An answer of the store that takes longer counts as none; half a lease, if that is less. */
@@ -346,6 +348,11 @@ export class Group {
   private async refused(refusal: Refusal, { view, member, anyId, size, deadline }: Entry): Promise<void> {
     switch (refusal.kind) {
       case 'mixed':
+        if (size !== undefined && view.size !== undefined && view.members.length < view.size) {
+          // They wait for one who does not come. Of many, the others read it when their time is up.
+          const text = differs(member.name, size, view.size);
+          await Promise.all(view.members.slice(0, MAX_TOLD).map((one) => this.keys.tellConflict(one, text)));
+        }
         throw new RpcError('failed-precondition', mixed(refusal.size, size));
       case 'superseded': {
         const later = view.members.find(({ name }) => name === member.name);

@@ -18,7 +18,12 @@ export function mixed(theirs: number | undefined, ours: number | undefined): str
   return `RPC group mixes statically and dynamically initialized members which is not supported. The group is ${kind}`;
 }
 
-/** `conflicts`: what was told of workers that wanted the name or id of another, and are not there for that. */
+/** What those who wait for a group of another size than `name` are told. */
+export function differs(name: string, expected: number, size: number): string {
+  return `worker '${name}' expects a group of ${expected} workers, and this worker one of ${size}: the world sizes differ`;
+}
+
+/** `conflicts`: what was told of workers that wanted the name or id of another, or another size, and are not there for that. */
 export function missing(view: View, size: number, conflicts: readonly string[] = []): RpcError {
   const why = [`the group is not complete in time: ${joinedText(view, size)}; ${sizeText(size)}`, ...conflicts];
   return new RpcError('deadline-exceeded', why.join('. '));

@@ -3,7 +3,7 @@ import type { GroupStore } from './group-store.ts';
 import type { View } from '../protocol/membership.ts';
 
 export interface Watching {
-  /** What another worker said about this one's name. */
+  /** What another worker said about this one's name, or the size of its group. */
   conflict: string | undefined;
   stop(): void;
   /** Resolves when it is time to look at the view again, after so long at most. */
