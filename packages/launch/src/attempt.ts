@@ -68,10 +68,10 @@ class Attempt {
       if (signal.aborted) this.interrupt('SIGTERM');
       for (let n = 0; n < processes && !this.stopping; n++) this.start(n, firstRank + n);
       for (const task of this.tasks) await task;
-      const exits = await Promise.all(
-        this.workers.filter((worker) => !this.replaced.has(worker)).map(({ ended }) => ended),
-      );
-      return this.outcome(exits);
+      const ends = this.workers
+        .filter((worker) => !this.replaced.has(worker))
+        .map(async ({ ended, sent }) => ({ exit: await ended, sent }));
+      return this.outcome(await Promise.all(ends));
     } finally {
       clearTimeout(this.killTimer);
       for (const [name, handler] of handlers) process.off(name, handler);
@@ -178,19 +178,32 @@ class Attempt {
     }, this.options.stopGraceMs);
   }
 
-  private outcome(unordered: readonly WorkerExit[]): AttemptOutcome {
-    const exits = [...unordered].sort((a, b) => a.at - b.at);
+  private outcome(unordered: readonly StoppedWorker[]): AttemptOutcome {
+    const ends = [...unordered].sort((a, b) => a.exit.at - b.exit.at);
+    const exits = ends.map(({ exit }) => exit);
     if (this.stoppedBy !== undefined) return { kind: 'stopped', by: this.stoppedBy, exits };
     if (this.end !== undefined && !this.failed) return { kind: 'over', end: this.end, exits };
-    const failures = exits.filter(isFailure);
-    const earliest = failures[0];
-    if (earliest === undefined) return { kind: 'finished', exits };
-    // Of failures noticed together, a worker that was killed is rather the cause than one that gave up because of it.
-    const killed = failures.find(
-      ({ at, signal }) => at - earliest.at <= SAME_MOMENT_MS && signal !== null && signal !== 'SIGTERM',
-    );
-    return { kind: 'failed', first: killed ?? earliest, exits };
+    const first = firstFailure(ends.filter(({ exit }) => isFailure(exit)));
+    return first === undefined ? { kind: 'finished', exits } : { kind: 'failed', first, exits };
   }
+}
+
+/** How a worker ended, and what it had been told by then. */
+interface StoppedWorker {
+  readonly exit: WorkerExit;
+  readonly sent: ReadonlySet<NodeJS.Signals>;
+}
+
+/** The cause among `failures`, which are in order of time: never a worker that the launcher has ended because of another. */
+function firstFailure(failures: readonly StoppedWorker[]): WorkerExit | undefined {
+  const earliest = (failures.find(({ sent }) => sent.size === 0) ?? failures[0])?.exit;
+  if (earliest === undefined) return undefined;
+  // Of failures noticed together, a worker that was killed is rather the cause than one that gave up because of it.
+  const killed = failures.find(
+    ({ exit: { at, signal }, sent }) =>
+      at - earliest.at <= SAME_MOMENT_MS && signal !== null && signal !== 'SIGTERM' && !sent.has(signal),
+  );
+  return killed?.exit ?? earliest;
 }
 
 /** The variables of one worker: torchrun's, and the group's secret. They are laid over the launcher's own, where undefined removes what it may have. */

@@ -200,14 +200,14 @@ describe('backwire run', () => {
     expect(stderr.slice(stderr.indexOf('first failure'))).toContain('thrown by the program');
   });
 
-  it('kills workers that do not listen', async () => {
+  it.each(['0.3', '0'])('kills workers that do not listen after %s s, and blames none of them', async (grace) => {
     const { code, stderr } = await run([
       'run',
       '--standalone',
       '--nproc-per-node',
       '2',
       '--stop-grace',
-      '0.3',
+      grace,
       worker,
       'stubborn',
       join(folder, mark),

@@ -52,6 +52,8 @@ export class WorkerProcess {
   readonly spec: WorkerSpec;
   /** Resolves once it has ended and its output is read. Never rejects. */
   readonly ended: Promise<WorkerExit>;
+  /** What it was told while it ran: an end by one of these is the launcher's doing. */
+  readonly sent = new Set<NodeJS.Signals>();
   private readonly child: ChildProcess;
   private readonly startedAt = Date.now();
   private readonly tail = new Tail();
@@ -89,6 +91,7 @@ export class WorkerProcess {
   kill(signal: NodeJS.Signals): void {
     const { pid } = this.child;
     if (pid === undefined) return;
+    if (this.running) this.sent.add(signal);
     try {
       process.kill(-pid, signal);
     } catch {
