@@ -380,7 +380,7 @@ export class HostGroup {
         signal.removeEventListener('abort', done);
         resolve();
       };
-      const timer = setTimeout(done, Math.min(ms, 2_147_483_647));
+      const timer = setTimeout(done, ms);
       this.waiters.add(done);
       signal.addEventListener('abort', done);
     });

@@ -420,8 +420,30 @@ describe('launch', () => {
     await expect(launch({ program: worker, processes: 0 })).rejects.toThrow(
       'processes has to be a whole number from 1 to 4096, got 0',
     );
+    for (const name of ['stopGraceMs', 'joinTimeoutMs', 'lastCallMs'])
+      for (const wrong of [NaN, -5, '3'])
+        await expect(launch({ program: worker, [name]: wrong })).rejects.toThrow(
+          `${name} has to be a number of millis`,
+        );
     await expect(launch({ program: worker, nodes: 2 })).rejects.toThrow('master port');
     await expect(launch({ program: worker, processes: '2' as never })).rejects.toThrow("got the string '2'");
+  });
+
+  it('waits for workers as long as it is told, for ever too', async () => {
+    const program = join(folder, 'slow.mjs');
+    const listens = JSON.stringify(join(folder, 'listens'));
+    writeFileSync(
+      program,
+      `import { existsSync, writeFileSync } from 'node:fs';
+      process.on('SIGTERM', () => setTimeout(() => process.exit(0), 300));
+      if (process.env.RANK === '0') writeFileSync(${listens}, '');
+      setInterval(() => process.env.RANK === '1' && existsSync(${listens}) && process.exit(6), 20);`,
+    );
+    const { exits } = await launch({ program, processes: 2, stopGraceMs: Infinity, execArgv: [] });
+    expect(exits.map(({ code, signal }) => [code, signal])).toEqual([
+      [6, null],
+      [0, null],
+    ]);
   });
 
   it('says that it needs a program', async () => {

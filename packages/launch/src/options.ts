@@ -45,7 +45,7 @@ export interface LaunchOptions {
   role?: string;
   /** How often a failed group is started again. @default 0 */
   maxRestarts?: number;
-  /** Between SIGTERM and SIGKILL when the group is stopped, in milliseconds. @default 3000 */
+  /** Between SIGTERM and SIGKILL when the group is stopped, in milliseconds; Infinity = never SIGKILL. @default 3000 */
   stopGraceMs?: number;
   /** More variables for every worker. */
   env?: Readonly<Record<string, string>>;

@@ -1,7 +1,7 @@
 /** @file The options of a launch, checked and filled in. */
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
-import { newId, newSecret } from '@backwire/rpc/internal';
+import { MAX_TIMER_MS, newId, newSecret } from '@backwire/rpc/internal';
 import { LaunchError, UsageError } from './errors.ts';
 import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_LAST_CALL_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
 import type { LaunchOptions } from './options.ts';
@@ -85,14 +85,14 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     nodeRank,
     localAddr: options.localAddr,
     local: options.local ?? { first: 0, size: processes },
-    lastCallMs: options.lastCallMs ?? DEFAULT_LAST_CALL_MS,
+    lastCallMs: duration('lastCallMs', options.lastCallMs ?? DEFAULT_LAST_CALL_MS),
     masterPort,
     maxRestarts,
     runId,
     masterAddr: options.masterAddr ?? '127.0.0.1',
-    joinTimeoutMs: options.joinTimeoutMs ?? DEFAULT_JOIN_TIMEOUT_MS,
+    joinTimeoutMs: duration('joinTimeoutMs', options.joinTimeoutMs ?? DEFAULT_JOIN_TIMEOUT_MS),
     role: options.role ?? 'default',
-    stopGraceMs: options.stopGraceMs ?? DEFAULT_STOP_GRACE_MS,
+    stopGraceMs: duration('stopGraceMs', options.stopGraceMs ?? DEFAULT_STOP_GRACE_MS),
     ...groupSecret(several || backend !== 'hosted'),
     env: options.env ?? {},
     label: options.label ?? ((rank) => `rank${rank}`),
@@ -126,9 +126,18 @@ function groupSecret(several: boolean): { secret: string | undefined; freshSecre
 
 function whole(name: string, value: number, least: number, most: number): number {
   if (!Number.isSafeInteger(value) || value < least || value > most) {
-    throw new UsageError(
-      `${name} has to be a whole number from ${least} to ${most}, got ${typeof value === 'number' ? value : `the ${typeof value} '${String(value)}'`}`,
-    );
+    throw new UsageError(`${name} has to be a whole number from ${least} to ${most}, got ${shown(value)}`);
   }
   return value;
+}
+
+/** Longer than a timer can be set for is for ever: such a timer would end at once. */
+function duration(name: string, value: number): number {
+  if (typeof value !== 'number' || !(value >= 0))
+    throw new UsageError(`${name} has to be a number of milliseconds from 0 to Infinity, got ${shown(value)}`);
+  return Math.min(value, MAX_TIMER_MS);
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'number' ? String(value) : `the ${typeof value} '${String(value)}'`;
 }
