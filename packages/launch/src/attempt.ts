@@ -1,7 +1,6 @@
 /** @file One attempt of a group: from the first worker's start to the last one's end. */
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
 import { removeFoldersOf } from '@backwire/rpc/internal';
 import { messageOf } from './errors.ts';
 import type { GroupRound, RoundEnd } from './group-store.ts';
@@ -9,7 +8,14 @@ import { consoleOf, LogFiles } from './output.ts';
 import type { ProgramCommand } from './program.ts';
 import type { Reaper } from './reaper.ts';
 import type { LaunchSettings } from './settings.ts';
-import { describeExit, isFailure, WorkerProcess, type WorkerEnd, type WorkerExit } from './worker-process.ts';
+import {
+  describeExit,
+  isFailure,
+  WorkerProcess,
+  type WorkerEnd,
+  type WorkerExit,
+  type WorkerOutput,
+} from './worker-process.ts';
 
 export interface AttemptOptions extends LaunchSettings {
   readonly command: ProgramCommand;
@@ -94,7 +100,7 @@ class Attempt {
         command: options.command,
         env: { ...options.env, ...options.round.env, ...place },
         inheritStdout: options.inherit.has(rank),
-        onLine: this.lineHandler(localRank, label),
+        output: this.outputOf(localRank, label),
       },
       (ended, end) => this.left(ended, end, n),
     );
@@ -105,10 +111,7 @@ class Attempt {
     options.onStart?.({ rank, label, pid: worker.pid });
   }
 
-  private lineHandler(
-    localRank: number,
-    label: string,
-  ): (stream: 'stdout' | 'stderr', line: string, source: Readable) => void {
+  private outputOf(localRank: number, label: string): WorkerOutput {
     const { options } = this;
     const shown = options.shown(localRank);
     const redirected = options.redirects?.(localRank);
@@ -123,9 +126,13 @@ class Attempt {
       );
       this.logs.push(files);
     }
-    return (stream, line, source) => {
-      if (redirected?.[stream] === true || copied?.[stream] === true) files?.write(stream, line, source);
-      if (shown && redirected?.[stream] !== true) out[stream].write(`[${label}]: ${line}\n`, source);
+    return {
+      onLine: (stream, line, source) => {
+        if (shown && redirected?.[stream] !== true) out[stream].write(`[${label}]: ${line}\n`, source);
+      },
+      onBytes: (stream, bytes, source) => {
+        if (redirected?.[stream] === true || copied?.[stream] === true) files?.write(stream, bytes, source);
+      },
     };
   }
 

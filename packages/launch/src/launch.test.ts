@@ -33,8 +33,8 @@ class Command {
       ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'test/command.ts'), ...argv],
       { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] },
     );
-    this.child.stdout?.on('data', (chunk: Buffer) => (this.stdout += chunk.toString()));
-    this.child.stderr?.on('data', (chunk: Buffer) => (this.stderr += chunk.toString()));
+    this.child.stdout?.setEncoding('utf8').on('data', (chunk: string) => (this.stdout += chunk));
+    this.child.stderr?.setEncoding('utf8').on('data', (chunk: string) => (this.stderr += chunk));
     this.finished = new Promise((done) => {
       this.child.on('close', (code, signal) =>
         done({ code, signal, stdout: this.stdout, stderr: this.stderr, ms: Date.now() - started }),
@@ -168,8 +168,23 @@ describe('backwire run', () => {
     const { stdout, stderr } = await run(['run', ...flags, worker, 'print']);
     expect(workersOnly(stdout)).toBe('[rank1]: one\n[rank1]: two\n[rank1]: no newline\n');
     expect(stderr).toBe('');
-    expect(readFileSync(join(logs, 'job/attempt_0/0/stdout.log'), 'utf8')).toBe('one\ntwo\nno newline\n');
+    expect(readFileSync(join(logs, 'job/attempt_0/0/stdout.log'), 'utf8')).toBe('one\ntwo\nno newline');
     expect(readFileSync(join(logs, 'job/attempt_0/1/stderr.log'), 'utf8')).toBe('from stderr\n');
+  });
+
+  it('writes to logs what a worker wrote, byte by byte: long lines, carriage returns and what is no text', async () => {
+    const program = join(folder, 'long.mjs');
+    const bytes = Buffer.concat([Buffer.from(`x${'😀'.repeat(100_000)}\r\n`), Buffer.from([0xff, 0xfe])]);
+    writeFileSync(join(folder, 'bytes'), bytes);
+    writeFileSync(
+      program,
+      "import { readFileSync } from 'node:fs'; process.stdout.write(readFileSync(process.argv[2]));",
+    );
+    const flags = ['--standalone', '--tee', '3', '--rdzv-id', 'job', '--log-dir', folder];
+    const { code, stdout } = await run(['run', ...flags, program, join(folder, 'bytes')]);
+    expect(code).toBe(0);
+    expect(readFileSync(join(folder, 'job/attempt_0/0/stdout.log')).equals(bytes)).toBe(true);
+    expect(lines(stdout, 'rank0').join('')).toBe(`x${'😀'.repeat(100_000)}\ufffd\ufffd`);
   });
 
   it('names the first failure and stops the rest', async () => {

@@ -1,4 +1,4 @@
-/** @file What workers print: cut into lines, prefixed, kept for reports, copied to files. */
+/** @file What workers print: cut into lines, prefixed, kept for reports; copied to files as it is. */
 import { createWriteStream, mkdirSync, statSync, type WriteStream } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
@@ -82,8 +82,10 @@ export function eachLine(source: Readable, onLine: (line: string) => void): void
       rest = rest.slice(newline + 1);
     }
     while (rest.length > MAX_LINE_CHARS) {
-      onLine(rest.slice(0, MAX_LINE_CHARS));
-      rest = rest.slice(MAX_LINE_CHARS);
+      // Not inside of a character: its halves would both be lost.
+      const end = isHighSurrogate(rest.charCodeAt(MAX_LINE_CHARS - 1)) ? MAX_LINE_CHARS - 1 : MAX_LINE_CHARS;
+      onLine(rest.slice(0, end));
+      rest = rest.slice(end);
     }
   });
   let ended = false;
@@ -99,6 +101,10 @@ export function eachLine(source: Readable, onLine: (line: string) => void): void
   source.on('error', end);
 }
 
+function isHighSurrogate(unit: number): boolean {
+  return unit >= 0xd800 && unit <= 0xdbff;
+}
+
 /** The files of one worker's output, opened when first written to. */
 export class LogFiles {
   private readonly folder: string;
@@ -106,17 +112,17 @@ export class LogFiles {
   private readonly open = new Map<string, WriteStream | null>();
   private readonly onError: (error: Error) => void;
 
-  /** `onError` is told once a file cannot be written; later lines of it are dropped. */
+  /** `onError` is told once a file cannot be written; the rest of it is dropped. */
   constructor(folder: string, onError: (error: Error) => void) {
     this.folder = folder;
     this.onError = onError;
   }
 
-  /** A disk that is slower than `source` makes it wait. */
-  write(stream: 'stdout' | 'stderr', line: string, source: Readable): void {
+  /** The bytes as they came: a file is read by programs too. A disk that is slower than `source` makes it wait. */
+  write(stream: 'stdout' | 'stderr', bytes: Buffer, source: Readable): void {
     let file = this.open.get(stream);
     if (file === undefined) this.open.set(stream, (file = this.create(stream, source)));
-    if (file === null || file.write(`${line}\n`)) return;
+    if (file === null || file.write(bytes)) return;
     hold(source, file);
   }
 

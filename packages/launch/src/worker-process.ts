@@ -45,7 +45,14 @@ export interface WorkerSpec {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Its standard output is the launcher's own, unprefixed: a terminal stays a terminal. */
   readonly inheritStdout: boolean;
-  readonly onLine: (stream: 'stdout' | 'stderr', line: string, source: Readable) => void;
+  readonly output: WorkerOutput;
+}
+
+/** Where the output of a worker goes. */
+export interface WorkerOutput {
+  onLine(stream: 'stdout' | 'stderr', line: string, source: Readable): void;
+  /** The same as it came. */
+  onBytes(stream: 'stdout' | 'stderr', bytes: Buffer, source: Readable): void;
 }
 
 export class WorkerProcess {
@@ -69,13 +76,8 @@ export class WorkerProcess {
       detached: true,
     });
     const { stdout, stderr } = this.child;
-    if (stdout !== null) eachLine(stdout, (line) => spec.onLine('stdout', line, stdout));
-    if (stderr !== null) {
-      eachLine(stderr, (line) => {
-        this.tail.push(line);
-        spec.onLine('stderr', line, stderr);
-      });
-    }
+    if (stdout !== null) this.read('stdout', stdout);
+    if (stderr !== null) this.read('stderr', stderr);
     this.ended = this.watch(onExit);
   }
 
@@ -98,6 +100,15 @@ export class WorkerProcess {
       // Nobody of the group is left, or (without process groups) only the worker itself can be reached.
       if (this.running) this.child.kill(signal);
     }
+  }
+
+  private read(stream: 'stdout' | 'stderr', source: Readable): void {
+    const { output } = this.spec;
+    source.on('data', (bytes: Buffer) => output.onBytes(stream, bytes, source));
+    eachLine(source, (line) => {
+      if (stream === 'stderr') this.tail.push(line);
+      output.onLine(stream, line, source);
+    });
   }
 
   private watch(onExit: (worker: WorkerProcess, end: WorkerEnd) => void): Promise<WorkerExit> {
