@@ -66,6 +66,21 @@ test('a program that is TypeScript itself, by a loader among its flags, has its 
   }
 });
 
+test('of the flags of this process, workers have neither those for it alone nor their values', () => {
+  const { execArgv } = process;
+  const dropped = ['--test', '--test-reporter', 'spec', '--test-name-pattern', '/a b/', '--test-concurrency', '2'];
+  dropped.push('--debug-port', '9555', '--inspect-publish-uid', 'http', '--inspect=0', '--test-reporter=dot');
+  dropped.push('--test-only', '--watch-path', 'src', '--eval', '1 + 1', '--input-type', 'module');
+  const kept = ['--conditions', 'a', '--max-old-space-size=100'];
+  try {
+    process.execArgv = ['--no-warnings', ...dropped, ...kept];
+    const { args } = programCommand(join(folder, 'a.mjs'), ['x']);
+    expect(args).toEqual(['--no-warnings', ...kept, join(folder, 'a.mjs'), 'x']);
+  } finally {
+    process.execArgv = execArgv;
+  }
+});
+
 const exit = (...stderr: string[]): WorkerExit => ({
   rank: 0,
   localRank: 0,

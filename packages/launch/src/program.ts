@@ -28,7 +28,6 @@ const TYPESCRIPT = new Set(['.ts', '.mts', '.cts', '.tsx']);
 /** Flags of this process that would be wrong for another: one debugger port, one inline program. */
 const OWN =
   /^(--inspect|--debug|--eval$|--eval=|-e$|--print$|-p$|-pe$|--interactive|-i$|--input-type|--test|--watch|--check$|-c$)/;
-const OWN_WITH_VALUE = /^(--eval|-e|--print|-p|-pe|--input-type|--inspect-port|--watch-path)$/;
 
 /**
  * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by `tsx`, looked up
@@ -84,7 +83,8 @@ function inheritedFlags(execArgv: readonly string[]): string[] {
   for (let i = 0; i < execArgv.length; i++) {
     const flag = execArgv[i] ?? '';
     if (!OWN.test(flag)) kept.push(flag);
-    else if (OWN_WITH_VALUE.test(flag)) i++;
+    // Among flags there is only one kind of word without a dash: the value of the one before, which never begins with a dash.
+    else if (execArgv[i + 1]?.startsWith('-') === false) i++;
   }
   return kept;
 }
