@@ -401,8 +401,21 @@ describe('launch', () => {
     const { code, stderr } = await command.finished;
     expect(code).toBe(0);
     expect(stderr).toMatch(/backwire: browsers reach the store at ws:\/\/127\.0\.0\.1:\d+/);
-    const wrong = await run(['run', '--standalone', worker, 'print'], { BACKWIRE_STORE_WS: 'door' });
-    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("BACKWIRE_STORE_WS is not a port: 'door'")]);
+    for (const port of ['door', '99999']) {
+      const wrong = await run(['run', '--standalone', worker, 'print'], { BACKWIRE_STORE_WS: port });
+      const why: unknown = expect.stringContaining(`BACKWIRE_STORE_WS is not a port: '${port}'`);
+      expect([wrong.code, wrong.stderr]).toEqual([2, why]);
+    }
+  });
+
+  it.each([
+    [{ BACKWIRE_SECRET: 'tooshort' }, 'backwire: BACKWIRE_SECRET has 8 bytes'],
+    [{ BACKWIRE_SECRET_FILE: '/nope/secret' }, "backwire: the secret file '/nope/secret' cannot be read"],
+  ])('says which secret is none: %j', async (env, why) => {
+    const { code, stderr } = await run(['run', '--standalone', worker, 'print'], env);
+    expect(code).toBe(1);
+    expect(stderr).toContain(why);
+    expect(stderr).not.toContain('port');
   });
 
   it('is stopped by its signal', async () => {

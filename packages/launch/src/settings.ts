@@ -1,8 +1,8 @@
 /** @file The options of a launch, checked and filled in. */
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
-import { MAX_TIMER_MS, newId, newSecret } from '@backwire/rpc/internal';
-import { LaunchError, UsageError } from './errors.ts';
+import { findKeys, MAX_TIMER_MS, newId, newSecret } from '@backwire/rpc/internal';
+import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_LAST_CALL_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
 import type { LaunchOptions } from './options.ts';
 import type { StreamsOf } from './output-spec.ts';
@@ -58,7 +58,7 @@ export interface LaunchSettings {
   readonly say: (text: string) => void;
 }
 
-/** @throws UsageError naming the option; LaunchError when there is no secret that all hosts know. */
+/** @throws UsageError naming the option; LaunchError when there is no secret that all hosts know, or a wrong one. */
 export function launchSettings(options: LaunchOptions): LaunchSettings {
   const processes = whole('processes', options.processes ?? 1, 1, MAX_PROCESSES);
   const nodes = whole('nodes', options.nodes ?? 1, 1, MAX_PROCESSES);
@@ -113,6 +113,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
 
 /** The secret from the environment, else, on one host, a fresh one. Undefined = the workers read the file that is named there. */
 function groupSecret(several: boolean): { secret: string | undefined; freshSecret: boolean } {
+  checkSecret();
   if ((process.env['BACKWIRE_SECRET'] ?? '') !== '')
     return { secret: process.env['BACKWIRE_SECRET'], freshSecret: false };
   if ((process.env['BACKWIRE_SECRET_FILE'] ?? '') !== '') return { secret: undefined, freshSecret: false };
@@ -122,6 +123,15 @@ function groupSecret(several: boolean): { secret: string | undefined; freshSecre
     );
   }
   return { secret: newSecret(), freshSecret: true };
+}
+
+/** What serves the store with a wrong one could only say that it cannot be served. */
+function checkSecret(): void {
+  try {
+    findKeys();
+  } catch (error) {
+    throw new LaunchError(messageOf(error), { cause: error });
+  }
 }
 
 function whole(name: string, value: number, least: number, most: number): number {

@@ -208,7 +208,8 @@ export function addressOf({ endpoint, webSocketEndpoint }: StoreServer, prefix =
 export function doorForBrowsers(): ServeStoreOptions['webSocket'] {
   const { BACKWIRE_STORE_WS: port = '', BACKWIRE_ALLOWED_ORIGINS: origins } = process.env;
   if (port === '') return undefined;
-  if (!/^\d{1,5}$/.test(port)) throw invalidArgument(`BACKWIRE_STORE_WS is not a port: '${port}'`);
+  if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
+    throw invalidArgument(`BACKWIRE_STORE_WS is not a port: '${port}'`);
   return { port: Number(port), allowedOrigins: origins?.split(',').map((origin) => origin.trim()) };
 }
 
