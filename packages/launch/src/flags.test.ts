@@ -112,6 +112,17 @@ describe('launchOptions', () => {
     expect(() => options(argv)).toThrow(message);
   });
 
+  it.each([
+    ['--rdzv-endpoint', 'default:hunter2@127.0.0.1:6379'],
+    ['--rdzv-endpoint', 'redis://:hunter2@127.0.0.1'],
+    ['--rdzv-endpoint', 'hunter2@127.0.0.1:6379'],
+    ['--master-addr', 'user:hunter2@127.0.0.1'],
+  ])('refuses a password, and does not repeat it: %s %s', (flag, value) => {
+    const refused = (): unknown => options([flag, value]);
+    expect(refused).toThrow(`flag ${flag} takes no user and no password`);
+    expect(refused).not.toThrow('hunter2');
+  });
+
   it('refuses to run nothing', () => {
     expect(() => launchOptions(parseFlags(['--standalone'], {}))).toThrow('which program?');
   });

@@ -7,7 +7,7 @@ import type { ParsedFlags } from './flags.ts';
 import type { LaunchOptions } from './options.ts';
 import { parseStreams } from './output-spec.ts';
 import type { Scheduler } from './scheduler-environment.ts';
-import { DEFAULT_SIGNALS } from './settings.ts';
+import { bareAddress, DEFAULT_SIGNALS } from './settings.ts';
 
 const DEFAULT_MASTER_PORT = 29_500;
 const DEFAULT_RENDEZVOUS_PORT = 29_400;
@@ -83,9 +83,10 @@ function where(values: ReadonlyMap<string, string>, scheduler: Scheduler | undef
     return { ...hosts, masterAddr: host, masterPort: port };
   }
   if (backend.rendezvous !== 'hosted') throw new UsageError(`flag --rdzv-backend ${name} needs --rdzv-endpoint`);
+  const masterAddr = values.get('master-addr') ?? scheduler?.masterAddr;
   return {
     ...hosts,
-    masterAddr: values.get('master-addr') ?? scheduler?.masterAddr ?? '127.0.0.1',
+    masterAddr: masterAddr === undefined ? '127.0.0.1' : bareAddress('flag --master-addr', masterAddr),
     masterPort: wholeFlag(values, 'master-port', DEFAULT_MASTER_PORT, 65_535),
   };
 }
@@ -145,7 +146,7 @@ function nodeCounts(text: string): { least: number; most: number } {
 }
 
 function parseEndpoint(text: string, defaultPort: number): { host: string; port: number } {
-  const match = /^(\[[^\]]+\]|[^:]+)(?::(\d+))?$/.exec(text);
+  const match = /^(\[[^\]]+\]|[^:]+)(?::(\d+))?$/.exec(bareAddress('flag --rdzv-endpoint', text));
   const port = Number(match?.[2] ?? defaultPort);
   if (match?.[1] === undefined || port > 65_535)
     throw new UsageError(`flag --rdzv-endpoint: '${text}' is not HOST[:PORT]`);

@@ -89,7 +89,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     masterPort,
     maxRestarts,
     runId,
-    masterAddr: options.masterAddr ?? '127.0.0.1',
+    masterAddr: bareAddress('masterAddr', options.masterAddr ?? '127.0.0.1'),
     joinTimeoutMs: duration('joinTimeoutMs', options.joinTimeoutMs ?? DEFAULT_JOIN_TIMEOUT_MS),
     role: options.role ?? 'default',
     stopGraceMs: duration('stopGraceMs', options.stopGraceMs ?? DEFAULT_STOP_GRACE_MS),
@@ -132,6 +132,15 @@ function checkSecret(): void {
   } catch (error) {
     throw new LaunchError(messageOf(error), { cause: error });
   }
+}
+
+/**
+ * An address that will be shown in messages: one with a password is refused, and not repeated.
+ * @throws UsageError naming the flag or option.
+ */
+export function bareAddress(name: string, address: string): string {
+  if (address.includes('@')) throw new UsageError(`${name} takes no user and no password, but there is an @ in it`);
+  return address;
 }
 
 function whole(name: string, value: number, least: number, most: number): number {
