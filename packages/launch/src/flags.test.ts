@@ -107,6 +107,7 @@ describe('launchOptions', () => {
     [['--tee', '4'], "flag --tee: '4' is neither"],
     [['-r', '0:1,x'], "flag --redirects: '0:1,x' is neither"],
     [['--signals-to-handle', 'SIGNOPE'], "there is no signal 'SIGNOPE'"],
+    [['--signals-to-handle', 'SIGTERM,SIGKILL'], "flag --signals-to-handle: no process can handle 'SIGKILL'"],
     [['--stop-grace', 'soon'], "flag --stop-grace: 'soon' is not a number of seconds"],
   ])('refuses %j', (argv, message) => {
     expect(() => options(argv)).toThrow(message);

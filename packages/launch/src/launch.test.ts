@@ -453,6 +453,11 @@ describe('launch', () => {
         await expect(launch({ program: worker, [name]: wrong })).rejects.toThrow(
           `${name} has to be a number of millis`,
         );
+    for (const [name, why] of [
+      ['FOO', "signals: there is no signal 'FOO'"],
+      ['SIGSTOP', "signals: no process can handle 'SIGSTOP'"],
+    ])
+      await expect(launch({ program: worker, signals: [name as never] })).rejects.toThrow(why);
     await expect(launch({ program: worker, nodes: 2 })).rejects.toThrow('master port');
     await expect(launch({ program: worker, processes: '2' as never })).rejects.toThrow("got the string '2'");
   });

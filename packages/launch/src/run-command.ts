@@ -1,5 +1,5 @@
 /** @file `backwire run`: from flags to a launch. */
-import { availableParallelism, constants, tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from './errors.ts';
@@ -7,7 +7,7 @@ import type { ParsedFlags } from './flags.ts';
 import type { LaunchOptions } from './options.ts';
 import { parseStreams } from './output-spec.ts';
 import type { Scheduler } from './scheduler-environment.ts';
-import { bareAddress, DEFAULT_SIGNALS } from './settings.ts';
+import { bareAddress, DEFAULT_SIGNALS, handledSignal } from './settings.ts';
 
 const DEFAULT_MASTER_PORT = 29_500;
 const DEFAULT_RENDEZVOUS_PORT = 29_400;
@@ -155,12 +155,7 @@ function parseEndpoint(text: string, defaultPort: number): { host: string; port:
 
 function signals(text: string | undefined): readonly NodeJS.Signals[] {
   if (text === undefined) return DEFAULT_SIGNALS;
-  return text.split(',').map((part) => {
-    const name = part.trim();
-    if (!Object.hasOwn(constants.signals, name))
-      throw new UsageError(`flag --signals-to-handle: there is no signal '${name}'`);
-    return name as NodeJS.Signals;
-  });
+  return text.split(',').map((part) => handledSignal('flag --signals-to-handle', part.trim()));
 }
 
 function fileName(flag: string, text: string): string {

@@ -1,4 +1,5 @@
 /** @file The options of a launch, checked and filled in. */
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { findKeys, MAX_TIMER_MS, newId, newSecret } from '@backwire/rpc/internal';
@@ -103,7 +104,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     logFolder: options.logDir === undefined ? undefined : join(options.logDir, runId),
     stdout: options.stdout ?? process.stdout,
     stderr,
-    signals: options.signals ?? DEFAULT_SIGNALS,
+    signals: (options.signals ?? DEFAULT_SIGNALS).map((signal) => handledSignal('signals', signal)),
     signal: options.signal ?? new AbortController().signal,
     onGroup: options.onGroup,
     onStart: options.onStart,
@@ -141,6 +142,13 @@ function checkSecret(): void {
 export function bareAddress(name: string, address: string): string {
   if (address.includes('@')) throw new UsageError(`${name} takes no user and no password, but there is an @ in it`);
   return address;
+}
+
+/** @throws UsageError naming the flag or option, for a signal that does not exist or never reaches a process. */
+export function handledSignal(name: string, signal: string): NodeJS.Signals {
+  if (!Object.hasOwn(constants.signals, signal)) throw new UsageError(`${name}: there is no signal '${signal}'`);
+  if (signal === 'SIGKILL' || signal === 'SIGSTOP') throw new UsageError(`${name}: no process can handle '${signal}'`);
+  return signal as NodeJS.Signals;
 }
 
 function whole(name: string, value: number, least: number, most: number): number {
