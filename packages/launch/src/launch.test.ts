@@ -479,6 +479,16 @@ describe('launch', () => {
     ]);
   });
 
+  it('runs workers in the folder that it is told', async () => {
+    writeFileSync(join(folder, 'here.mjs'), "import { writeFileSync } from 'node:fs'; writeFileSync('mark', '');");
+    expect(await launch({ program: 'here.mjs', cwd: folder })).toMatchObject({ ok: true });
+    expect(existsSync(join(folder, 'mark'))).toBe(true);
+    const nowhere = join(folder, 'nowhere');
+    await expect(launch({ program: worker, cwd: nowhere })).rejects.toThrow(
+      `'${nowhere}' for the workers is no folder`,
+    );
+  });
+
   it('says that it needs a program', async () => {
     for (const given of [{ processes: 2 }, { program: '' }])
       await expect(launch(given as never)).rejects.toThrow(

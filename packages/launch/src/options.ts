@@ -72,7 +72,7 @@ export interface LaunchOptions {
   native?: boolean;
   /** Flags for node. @default those of this process, without the debugger's */
   execArgv?: readonly string[];
-  /** @default process.cwd() */
+  /** Where the workers run. @default process.cwd() */
   cwd?: string;
   /** Told of the address of the group each time its workers start: for `store`, `backwire inspect` and `backwire dashboard`. */
   onGroup?: (address: string) => void;

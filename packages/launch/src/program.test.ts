@@ -81,6 +81,21 @@ test('of the flags of this process, workers have neither those for it alone nor 
   }
 });
 
+test('what flags of this process load is found from here, wherever the workers run', () => {
+  const { execArgv } = process;
+  try {
+    process.execArgv = ['--import', 'tsx', '--require=./package.json', '-r', 'node:fs', '--import', 'no-such-package'];
+    const { args, cwd } = programCommand('a.ts', [], { cwd: folder });
+    expect(cwd).toBe(folder);
+    expect(args).toEqual([
+      ...['--import', import.meta.resolve('tsx'), `--require=${join(process.cwd(), 'package.json')}`],
+      ...['-r', 'node:fs', '--import', 'no-such-package', join(folder, 'a.ts')],
+    ]);
+  } finally {
+    process.execArgv = execArgv;
+  }
+});
+
 const exit = (...stderr: string[]): WorkerExit => ({
   rank: 0,
   localRank: 0,

@@ -1,7 +1,7 @@
 /** @file How a program is run: which executable, with which flags of node, TypeScript included. */
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, delimiter, extname, resolve } from 'node:path';
+import { basename, delimiter, extname, isAbsolute, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { LaunchError } from './errors.ts';
 
@@ -11,6 +11,8 @@ export interface ProgramCommand {
   readonly args: readonly string[];
   /** The absolute path of the program. */
   readonly program: string;
+  /** Where to run it, if not here. */
+  readonly cwd?: string;
   /** Node strips the types itself, for want of tsx: some TypeScript does not run so. */
   readonly stripsTypes?: true;
 }
@@ -33,18 +35,22 @@ const OWN =
  * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by `tsx`, looked up
  * from the program's folder and then from this package, else by node where node can. Where this process is TypeScript
  * itself and has a loader among its flags, which workers inherit, they run by that one alone.
- * @throws LaunchError when the program does not exist or nothing here can run it.
+ * @throws LaunchError when the program or the folder to run it in does not exist, or nothing here can run it.
  */
 export function programCommand(program: string, args: readonly string[], options: ProgramOptions = {}): ProgramCommand {
+  const elsewhere = options.cwd === undefined ? {} : { cwd: resolve(options.cwd) };
+  if (elsewhere.cwd !== undefined && statSync(elsewhere.cwd, { throwIfNoEntry: false })?.isDirectory() !== true)
+    throw new LaunchError(`the working directory '${elsewhere.cwd}' for the workers is no folder`);
   const path = find(program, options);
   if (!existsSync(path)) throw new LaunchError(`the program '${program}' does not exist (looked for ${path})`);
   if (!statSync(path).isFile()) throw new LaunchError(`the program '${program}' is not a file (${path})`);
-  if (options.native === true) return { executable: path, args, program: path };
-  const flags = [...(options.execArgv ?? inheritedFlags(process.execArgv))];
+  if (options.native === true) return { executable: path, args, program: path, ...elsewhere };
+  const flags = [...(options.execArgv ?? inheritedFlags(process.execArgv, elsewhere.cwd))];
   const started = (stripsTypes?: true): ProgramCommand => ({
     executable: process.execPath,
     args: [...flags, path, ...args],
     program: path,
+    ...elsewhere,
     ...(stripsTypes && { stripsTypes }),
   });
   const loaded = importsTsx(flags) || (options.execArgv === undefined && runsTypeScript(flags));
@@ -78,7 +84,7 @@ function isExecutable(path: string): boolean {
 }
 
 /** The flags of node that a worker should have as well: `--conditions`, `--import`, memory limits and so on. */
-function inheritedFlags(execArgv: readonly string[]): string[] {
+function inheritedFlags(execArgv: readonly string[], cwd: string | undefined): string[] {
   const kept: string[] = [];
   for (let i = 0; i < execArgv.length; i++) {
     const flag = execArgv[i] ?? '';
@@ -86,7 +92,23 @@ function inheritedFlags(execArgv: readonly string[]): string[] {
     // Among flags there is only one kind of word without a dash: the value of the one before, which never begins with a dash.
     else if (execArgv[i + 1]?.startsWith('-') === false) i++;
   }
-  return kept;
+  return cwd === undefined ? kept : kept.map(foundFromHere);
+}
+
+/** A flag, or its value, in words that mean the same module in another folder: what flags load is looked up from where node runs. */
+function foundFromHere(word: string, at: number, flags: readonly string[]): string {
+  const [, flag, name = word] = /^(--[\w-]+)=(.*)$/.exec(word) ?? [];
+  const loader = flag ?? flags[at - 1] ?? '';
+  if (!/^(--import|--loader|--experimental-loader|--require|-r)$/.test(loader)) return word;
+  try {
+    const path = createRequire(resolve('flags')).resolve(name);
+    if (!isAbsolute(path)) return word;
+    const found = /^(--require|-r)$/.test(loader) ? path : pathToFileURL(path).href;
+    return flag === undefined ? found : `${flag}=${found}`;
+  } catch {
+    // A URL, or for node to complain about.
+    return word;
+  }
 }
 
 /**

@@ -70,6 +70,7 @@ export class WorkerProcess {
   constructor(spec: WorkerSpec, onExit: (worker: WorkerProcess, end: WorkerEnd) => void) {
     this.spec = spec;
     this.child = spawn(spec.command.executable, [...spec.command.args], {
+      cwd: spec.command.cwd,
       env: { ...process.env, ...spec.env },
       stdio: ['ignore', spec.inheritStdout ? 'inherit' : 'pipe', 'pipe'],
       // A group of its own: a signal reaches the worker's children too, and Ctrl-C reaches it once, through the launcher.
