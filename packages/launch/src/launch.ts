@@ -29,8 +29,8 @@ export interface LaunchResult {
 }
 
 /**
- * Runs a group to its end. When one worker fails all others are stopped (SIGTERM, then SIGKILL), and nothing outlives the call or
- * this process.
+ * Runs a group to its end. When one worker fails all others are stopped (SIGTERM, then SIGKILL), and nothing in the process groups of
+ * the workers outlives the call or this process.
  *
  * @param options the program, how many processes, and what of `backwire run`'s flags is wanted
  * @throws UsageError for impossible options; LaunchError when the program does not exist, the port is taken or logs cannot be written. A failing worker does
