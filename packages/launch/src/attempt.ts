@@ -1,6 +1,6 @@
 /** @file One attempt of a group: from the first worker's start to the last one's end. */
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { removeFoldersOf } from '@backwire/rpc/internal';
 import { messageOf } from './errors.ts';
 import type { GroupRound, RoundEnd } from './group-store.ts';
@@ -98,7 +98,7 @@ class Attempt {
         localRank,
         label,
         command: options.command,
-        env: { ...options.env, ...options.round.env, ...place },
+        env: { ...secretFile(options), ...options.env, ...options.round.env, ...place },
         inheritStdout: options.inherit.has(rank),
         output: this.outputOf(localRank, label),
       },
@@ -211,6 +211,12 @@ function firstFailure(failures: readonly StoppedWorker[]): WorkerExit | undefine
       at - earliest.at <= SAME_MOMENT_MS && signal !== null && signal !== 'SIGTERM' && !sent.has(signal),
   );
   return killed?.exit ?? earliest;
+}
+
+/** Where the workers read the secret that the launcher does not hand them: its path may be relative, to the launcher's folder. */
+function secretFile({ secret }: AttemptOptions): Record<string, string> {
+  const path = process.env['BACKWIRE_SECRET_FILE'] ?? '';
+  return secret !== undefined || path === '' ? {} : { BACKWIRE_SECRET_FILE: resolve(path) };
 }
 
 /** The variables of one worker: torchrun's, and the group's secret. They are laid over the launcher's own, where undefined removes what it may have. */

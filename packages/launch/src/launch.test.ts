@@ -3,9 +3,9 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { launch } from './index.ts';
 
 const root = resolve(import.meta.dirname, '..');
@@ -487,6 +487,21 @@ describe('launch', () => {
     await expect(launch({ program: worker, cwd: nowhere })).rejects.toThrow(
       `'${nowhere}' for the workers is no folder`,
     );
+  });
+
+  it('leads workers in another folder to the file of the secret', async () => {
+    writeFileSync(join(folder, 'secret'), 'a secret of a launch', { mode: 0o600 });
+    writeFileSync(
+      join(folder, 'tells.mjs'),
+      "import { writeFileSync } from 'node:fs'; writeFileSync('told', process.env.BACKWIRE_SECRET_FILE);",
+    );
+    vi.stubEnv('BACKWIRE_SECRET_FILE', relative('', join(folder, 'secret')));
+    try {
+      await launch({ program: 'tells.mjs', cwd: folder });
+      expect(readFileSync(join(folder, 'told'), 'utf8')).toBe(join(folder, 'secret'));
+    } finally {
+      vi.unstubAllEnvs();
+    }
   });
 
   it('says that it needs a program', async () => {
