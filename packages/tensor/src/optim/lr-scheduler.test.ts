@@ -4,7 +4,7 @@ import { optim, tensor, type Tensor } from '../index.ts';
 
 const L = optim.lrScheduler;
 type Given = Record<string, unknown>;
-type Schedule = { step(metric?: number): void };
+type Schedule = { step(metric: number): void };
 type Make = (o: optim.Optimizer, options: Given) => Schedule;
 
 const leaf = (): Tensor => tensor([1], { requiresGrad: true });
