@@ -207,6 +207,28 @@ describe('RemoteModule', () => {
       expect(await sign()).toEqual([-1]);
     }));
 
+  it.each(['w1', 'w0'])('runs each call on %s in the mode in force when it was made, awaited or not', (owner) =>
+    at(0, async () => {
+      const module = await RemoteModule.create(owner, Greeter, [1]);
+      const methods = module.getModuleRRef().rpcSync();
+      const large = ones([100_000]);
+      for (let i = 0; i < 10; i++) {
+        const results = [true, false].flatMap((mode) => {
+          module.train(mode);
+          return [module.forward(large, 1), methods.forward(ones([1]), 1), module.forward(ones([1]), 1)];
+        });
+        const signs = (await Promise.all(results)).map(([, , x]) => x.mean().item());
+        expect(signs).toEqual([1, 1, 1, -1, -1, -1]);
+      }
+      // In a context, too.
+      const recorded = await context(() => {
+        const training = module.train().forward(leaf([1], 1), 1);
+        return Promise.all([training, module.eval().forward(leaf([1], 1), 1)]);
+      });
+      expect(recorded.map(([, , x]) => x.toArray())).toEqual([[1], [-1]]);
+    }),
+  );
+
   it('can be made of the RRef of a module on a third worker, for the other two to use', () =>
     at(0, async () => {
       const first = await RemoteModule.create('w1', Greeter, [1]);

@@ -15,6 +15,7 @@ import {
   type Kind,
 } from '@backwire/rpc/internal';
 import { createRRef, isRRef, remote, type RRef } from '@backwire/rref';
+import { localValueNow } from '@backwire/rref/internal';
 import { nn, type Named, type Parameter } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { modulesOf, type RemoteModules } from './api.ts';
@@ -133,7 +134,11 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     return this.#rref;
   }
 
-  /** Sets the mode there; a `forward` after it sees the new one. Should the worker be gone, that forward says so. */
+  /**
+   * Sets the mode there, in the order of the calls that this worker makes: a `forward` or a method of `getModuleRRef()` that was called
+   * before it runs in the old mode, one after it in the new one, awaited or not. Only a call that waits for an RRef among its arguments
+   * starts later. Should the worker be gone, the next forward says so.
+   */
   override train(mode = true): this {
     this.training = mode;
     const told =
@@ -277,7 +282,7 @@ const checkModule = systemFunction(
   'backwire/remote-module.check',
   async (rref: RRef<AnyModule>, device: string): Promise<void> => {
     checkDevice(device);
-    publishing(await moduleAt(rref), 'forward');
+    publishing(asModule(await valueAt(rref)), 'forward');
   },
   MODULES,
 );
@@ -285,8 +290,9 @@ const checkModule = systemFunction(
 const callForward = systemFunction(
   'backwire/remote-module.forward',
   async (rref: RRef<AnyModule>, args: unknown[]): Promise<unknown> => {
-    const module = publishing(await moduleAt(rref), 'forward');
     if (!Array.isArray(args)) throw malformed();
+    const found = valueAt(rref);
+    const module = publishing(asModule(found instanceof Promise ? await found : found), 'forward');
     const forward = (): unknown => module.forward(...args);
     return servedClassOf(module)?.scope === true ? runInScope(args, forward, 'answers') : forward();
   },
@@ -296,7 +302,7 @@ const callForward = systemFunction(
 const parameterRRefs = systemFunction(
   'backwire/remote-module.parameters',
   async (rref: RRef<AnyModule>, recurse: boolean): Promise<RRef<Parameter>[]> =>
-    publishing(await moduleAt(rref))
+    publishing(asModule(await valueAt(rref)))
       .parameters(recurse !== false)
       .map((parameter) => createRRef(parameter)),
   MODULES,
@@ -305,9 +311,8 @@ const parameterRRefs = systemFunction(
 const setMode = systemFunction(
   'backwire/remote-module.train',
   async (rref: RRef<AnyModule>, mode: boolean): Promise<void> => {
-    if (!isRRef(rref)) throw malformed();
-    // No step more than a function has that looks at the module: what is called after `train()` sees its mode.
-    publishing(asModule(await rref.localValue())).train(mode === true);
+    const found = valueAt(rref);
+    publishing(asModule(found instanceof Promise ? await found : found)).train(mode === true);
   },
   MODULES,
 );
@@ -316,10 +321,10 @@ function isModuleClass({ kind, body }: Definition): boolean {
   return kind === 'class' && body.prototype instanceof nn.Module;
 }
 
-/** The module that a peer means. */
-async function moduleAt(rref: unknown): Promise<AnyModule> {
+/** What a peer means; no promise where it is there, so that modes and forwards take effect in the order in which they were called. */
+function valueAt(rref: unknown): unknown {
   if (!isRRef(rref)) throw malformed();
-  return asModule(await rref.localValue());
+  return localValueNow(rref);
 }
 
 /**

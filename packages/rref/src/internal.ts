@@ -1,5 +1,6 @@
 /** @file What sibling packages use of @backwire/rref; not covered by semantic versioning. */
 export { BaseHandle, type HandleAgent, type HandleTarget } from './client/base-handle.ts';
+export { localValueNow } from './owner/local-value.ts';
 export { createAnswer, createProxy, type Answer } from './client/proxy.ts';
 export { TypeQuestion } from './client/type-question.ts';
 export { errorOf, failureOf } from './failure.ts';
