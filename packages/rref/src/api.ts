@@ -3,6 +3,7 @@ import type { Named } from '@backwire/tensor';
 import {
   currentAgent,
   RpcError,
+  rpcInfo,
   type AnyCtor,
   type AnyFn,
   type CallOptions,
@@ -10,6 +11,7 @@ import {
   type Rest,
   type RpcAgent,
   type To,
+  type WorkerInfo,
 } from '@backwire/rpc';
 import {
   CALL_OPTIONS,
@@ -19,7 +21,7 @@ import {
   refuseUnknown,
   type ExtensionHost,
 } from '@backwire/rpc/internal';
-import { createRemote } from './client/creation.ts';
+import { createFailed, createRemote } from './client/creation.ts';
 import { RRefSession, sessionOf } from './extension.ts';
 import { isHandle } from './handle-brand.ts';
 import { lookAt } from './inspection.ts';
@@ -51,11 +53,13 @@ export function rrefs(options: RRefOptions = {}): Extension {
 
 /**
  * Calls `fn`, a function or a class, on `to`, where the result stays, and answers at once with an RRef of it. Arguments that cannot
- * travel throw here; whatever else fails shows when the RRef is used, never as an unhandled rejection.
+ * travel throw here; whatever fails elsewhere (the function, a worker that is gone, an RRef among the arguments) shows when the RRef is
+ * used, never as an unhandled rejection.
  * @param to a worker: its name, its rank, or a `WorkerInfo`
  * @param ctor a class that `rpcClass` published there
  * @param rest the arguments as a list, then `CallOptions`
- * @throws RpcError 'not-found' for a worker that there is not; TypeError for an argument that cannot travel.
+ * @throws RpcError 'not-found' for a worker that there never was, 'rref-released' for an RRef that was disposed; TypeError for an argument
+ * that cannot travel.
  * @example
  * ```ts workers=ps
  * using made = remote('ps', add, [tensor([1, 2]), 1]); // the result stays on ps
@@ -82,10 +86,18 @@ export function remote(to: To, fn: Named, args: readonly unknown[] = [], options
     return space.remote(to, fn, args, options);
   }
   const session = sessionOf(agent);
-  const worker = session.host.resolve(to);
-  session.requireExtension(worker, EXTENSION_NAME);
   const name = nameOf(fn);
   checkArguments(args, name);
+  let worker: WorkerInfo;
+  try {
+    worker = session.host.resolve(to);
+  } catch (error) {
+    // One that was there once, as only its error names it.
+    const left = rpcInfo(error)?.peer;
+    if (left === undefined) throw error;
+    return createFailed(session, session.members.last(left), error);
+  }
+  session.requireExtension(worker, EXTENSION_NAME);
   // Only classes have a prototype that cannot be replaced.
   const isClass = Object.getOwnPropertyDescriptor(fn, 'prototype')?.writable === false;
   return createRemote(session, worker, fn, args, { name, className: isClass ? name : undefined }, options);

@@ -9,6 +9,20 @@ export function errorOf(failure: Failure, peer: WorkerInfo): RpcError {
   return new RpcError(code, failure.text, { peer });
 }
 
+/** What references that were to be sent have failed with, for reasons that are not the sender's. */
+const happened = new WeakSet();
+
+/** `error`, noted as of something that happened elsewhere and is no mistake of whoever sends. */
+export function asElsewhere<E>(error: E): E {
+  if (typeof error === 'object' && error !== null) happened.add(error);
+  return error;
+}
+
+/** Whether `error` was noted so. */
+export function isElsewhere(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && happened.has(error);
+}
+
 export function failureOf(error: unknown): Failure {
   const { code, message } = RpcError.from(error);
   return { code, text: message };

@@ -24,6 +24,12 @@ export class MemberDirectory {
     return member;
   }
 
+  /** The key of the last life that was seen of a worker, which may be over. */
+  last(worker: WorkerInfo): MemberKey {
+    const lives = [...this.known.keys()].filter((member) => workerOf(member) === worker.id);
+    return lives.at(-1) ?? memberKey(worker.id, 0);
+  }
+
   seen(worker: WorkerInfo, incarnation: number): MemberKey {
     const member = memberKey(worker.id, incarnation);
     this.known.set(member, worker);

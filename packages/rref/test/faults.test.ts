@@ -70,7 +70,8 @@ describe('messages that fail on purpose', () => {
         for (const to of ['w1', 'w0']) {
           await expect(rpcSync(to, fetch, [rref])).rejects.toThrow(DROPPED);
           await expect(rpcAsync(to, takeBoth, [rref, 1])).rejects.toThrow(DROPPED);
-          expect(() => remote(to, fetch, [rref])).toThrow(DROPPED);
+          using given = remote(to, fetch, [rref]);
+          await expect(given.toHere()).rejects.toThrow(DROPPED);
           const encode = (): unknown =>
             sessionOf(agent(agents, 0)).values[0]?.encode(rref, getWorkerInfo(to), () => undefined);
           expect(encode).toThrow(DROPPED);

@@ -296,8 +296,15 @@ describe('a member that leaves without saying goodbye to its handles', () => {
         code: 'owner-died',
       });
       await expect(rpcSync('w2', keepOfOwn, [rref as RRef<number>])).rejects.toMatchObject({ code: 'owner-died' });
-      expect(() => remote('w1', identity, [1])).toThrow("worker 'w1' has left the group");
-      expect(() => remote(1, identity, [1])).toThrow("worker 'w1' has left the group");
+      for (const to of ['w1', 1]) {
+        using again = remote(to, identity, [1]);
+        expect(again.ownerName()).toBe('w1');
+        await expect(again.toHere()).rejects.toThrow("worker 'w1' has left the group");
+      }
+      using given = remote('w2', keepOfOwn, [rref as RRef<number>]);
+      await expect(given.confirmed()).rejects.toMatchObject({ code: 'owner-died' });
+      using method = (rref as unknown as RRef<{ m(): number }>).remote().m();
+      await expect(method.toHere()).rejects.toMatchObject({ code: 'owner-died' });
       expect(() => remote('w9', identity, [1])).toThrow('could not find destination name w9');
       let late = false;
       rref.onOwnerDied(() => void (late = true));

@@ -84,16 +84,15 @@ const scenarios: Record<string, (names: readonly string[]) => Promise<void>> = {
         ),
       ),
     );
-    const again = (): unknown => remote('w1', identity, [8]);
+    const again = remote('w1', identity, [8]);
     say(
       'again',
-      await Promise.resolve()
-        .then(again)
-        .then(
-          () => 'value',
-          (error: unknown) => [codeOf(error), rpcInfo(error)?.peer?.name, rpcInfo(error)?.executed],
-        ),
+      await again.toHere().then(
+        () => 'value',
+        (error: unknown) => [codeOf(error), rpcInfo(error)?.peer?.name, rpcInfo(error)?.executed],
+      ),
     );
+    again.dispose();
     say('elsewhere', await rpcSync('w2', use).then(() => 'value', String));
     say('listeners', died);
     rref.dispose();

@@ -4,13 +4,14 @@ import { checkTimeoutMs, type ExtensionHost, type RpcMessage } from '@backwire/r
 import type { Named } from '@backwire/tensor';
 import type { Message } from '@backwire/wire';
 import { MessageType, type HeaderEntry } from '@backwire/wire/internal';
-import { creationCutOff, creationTimedOut, failureOf } from '../failure.ts';
+import { creationCutOff, creationTimedOut, failureOf, isElsewhere } from '../failure.ts';
 import type { MemberDirectory } from '../members.ts';
 import { encodeCarried } from '../messages/entry-codec.ts';
 import type { Target } from '../messages/handle-transfer.ts';
 import { encodeCreation } from '../messages/request-codec.ts';
 import { EXTENSION_NAME } from '../names.ts';
 import { OwnedValue } from '../owner/owned-value.ts';
+import type { MemberKey } from '../protocol/ids.ts';
 import type { Failure } from '../protocol/messages.ts';
 import { idOf } from '../protocol/user-table.ts';
 import type { ProtocolWorker } from '../protocol/worker.ts';
@@ -43,7 +44,10 @@ interface Request {
   readonly options: CallOptions;
 }
 
-/** Calls `fn` on `to` and gives the RRef of its result. What cannot travel, a malformed time limit and an idempotency key are thrown here; every other failure shows when it is used. */
+/**
+ * Calls `fn` on `to` and gives the RRef of its result. What cannot travel, an RRef that was disposed, a malformed time limit and an
+ * idempotency key are thrown here; every other failure shows when it is used.
+ */
 export function createRemote(
   session: CreationHost,
   to: WorkerInfo,
@@ -57,16 +61,22 @@ export function createRemote(
   if (options.idempotencyKey !== undefined)
     throw new RpcError('invalid-argument', 'remote() takes no idempotency key: each call of it makes another object');
   const request: Request = { to, fn, args, what, options };
-  return to.id === session.host.self.id ? createHere(session, request) : createThere(session, request);
+  const owner = session.members.of(to);
+  try {
+    return owner === session.members.self ? createHere(session, request) : createThere(session, request, owner);
+  } catch (error) {
+    if (!isElsewhere(error)) throw error;
+    return createFailed(session, owner, error);
+  }
 }
 
-function createThere(session: CreationHost, request: Request): RRefHandle<unknown> {
+function createThere(session: CreationHost, request: Request, owner: MemberKey): RRefHandle<unknown> {
   const { to, fn, args } = request;
-  const { worker, members } = session;
+  const { worker } = session;
   // Ids are drawn once the arguments are known to travel.
   let made: ReturnType<typeof worker.create> | undefined;
   const call = session.host.encodeCall(to, fn, args, () => {
-    made = worker.create(members.of(to));
+    made = worker.create(owner);
     return encodeCreation(made.fork.rref, made.fork);
   });
   const { fork, carried } = made as unknown as ReturnType<typeof worker.create>;
@@ -94,22 +104,21 @@ function createHere(session: CreationHost, request: Request): RRefHandle<unknown
   return handle;
 }
 
-/** The RRef of a method of a value that never was: it says so when it is used, as it would had the news come a little later. */
-export function createFailed(session: CreationHost, of: RRefHandle<unknown>, error: unknown): RRefHandle<unknown> {
+/** The RRef of a creation that cannot even be asked for: it says why when it is used, as it would had the news come a little later. */
+export function createFailed(session: CreationHost, owner: MemberKey, error: unknown): RRefHandle<unknown> {
   session.throwIfClosed();
   const { worker } = session;
-  if (of.fork === undefined) {
-    const owned = OwnedValue.empty();
-    owned.reject(error);
-    const handle = session.adopt({ rref: worker.drawId(), owned });
-    handle.creationEnds({ error });
-    return handle;
-  }
-  const { fork } = worker.create(of.fork.owner);
-  const handle = session.adopt({ fork });
+  const target =
+    owner === worker.self ? { rref: worker.drawId(), owned: rejected(error) } : { fork: worker.createNever(owner) };
+  const handle = session.adopt(target);
   handle.creationEnds({ error });
-  worker.users.createFailed(fork, failureOf(error));
   return handle;
+}
+
+function rejected(error: unknown): OwnedValue {
+  const owned = OwnedValue.empty();
+  owned.reject(error);
+  return owned;
 }
 
 /**

@@ -74,7 +74,8 @@ export class OwnerRequests {
     options: CallOptions,
   ): RRefHandle<unknown> {
     const failure = handle.failure();
-    if (failure !== undefined) return createFailed(this.session, handle, failure.error);
+    if (failure !== undefined)
+      return createFailed(this.session, handle.fork?.owner ?? this.session.members.self, failure.error);
     handle.throwIfDeleted('call remote() on it');
     const given = [this.reference(handle), method, args];
     const made = createRemote(

@@ -1,6 +1,7 @@
 /** @file RRefs inside messages: what travels in their place, and what becomes of a handle whose message is never decoded. */
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
+import { asElsewhere } from '../failure.ts';
 import { isHandle } from '../handle-brand.ts';
 import type { MemberDirectory } from '../members.ts';
 import { EXTENSION_NAME } from '../names.ts';
@@ -24,7 +25,8 @@ interface SentHandle<V> extends Disposable {
   /** Set elsewhere. */
   readonly fork: UserFork | undefined;
   readonly knownType: string | undefined;
-  throwIfUnusable(what: string): void;
+  failure(): { readonly error: unknown } | undefined;
+  throwIfDeleted(what: string): void;
 }
 
 /** What the transfer of handles needs of the worker that it happens on. */
@@ -118,7 +120,9 @@ export class HandleTransfer<V> {
         'Can not pickle rref in python pickler, rref can only be pickled when using RPC',
       );
     }
-    handle.throwIfUnusable('call fork an UserRRef');
+    const failure = handle.failure();
+    if (failure !== undefined) throw asElsewhere(failure.error);
+    handle.throwIfDeleted('call fork an UserRRef');
     session.requireExtension(to, EXTENSION_NAME);
     const carried = this.share(handle, session.members.of(to));
     addHeader(encodeCarried(carried));
@@ -129,7 +133,9 @@ export class HandleTransfer<V> {
   private share(handle: SentHandle<V>, to: MemberKey): Carried & { kind: 'fork' } {
     const { session } = this;
     if (session.worker.isDead(to))
-      throw new RpcError('peer-died', 'an RRef cannot be sent to a worker that was removed from the group');
+      throw asElsewhere(
+        new RpcError('peer-died', 'an RRef cannot be sent to a worker that was removed from the group'),
+      );
     return handle.owned !== undefined
       ? session.worker.shareOwned(handle.rref, handle.owned, to)
       : session.worker.shareHeld(handle.fork as UserFork, to);

@@ -10,7 +10,7 @@ import { ALL_RULES, type Rules } from './rules.ts';
  * - `pending`: came from another user; the owner has not acknowledged it.
  * - `confirmed`: the owner knows it.
  * - `refused`: the owner would not register it; it stands in for its children and is then reported to its parent.
- * - `gone`: its owner died, or it was deleted. Not in the table any more.
+ * - `gone`: its owner died, it was deleted, or its creating call could not be sent. Not in the table any more.
  */
 export type UserPhase = 'creating' | 'pending' | 'confirmed' | 'refused' | 'gone';
 

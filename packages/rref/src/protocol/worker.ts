@@ -4,7 +4,7 @@ import { DeadMembers, IdSource, type GlobalId, type MemberKey } from './ids.ts';
 import type { Carried, Control, Failure } from './messages.ts';
 import { OwnerTable, type OwnerEntry, type OwnerState } from './owner-table.ts';
 import { ALL_RULES, type Rules } from './rules.ts';
-import { idOf, UserTable, type UserFork, type UserState } from './user-table.ts';
+import { idOf, UserFork, UserTable, type UserState } from './user-table.ts';
 
 /** The world outside of the protocol. Nothing here may call back into the protocol before it returns, except through `send` to a peer. */
 export interface WorkerPort<V> {
@@ -83,6 +83,12 @@ export class ProtocolWorker<V> {
     const rref = this.ids.next();
     const fork = this.ids.next();
     return { fork: this.users.create(fork, rref, owner), carried: { kind: 'create', rref, fork } };
+  }
+
+  /** The handle of a `remote()` of which the other worker never hears: it is in no table. */
+  createNever(owner: MemberKey): UserFork {
+    const rref = this.ids.next();
+    return new UserFork(this.ids.next(), rref, owner, this.self, 'gone');
   }
 
   /** Begins `remote()` to this worker itself. */
