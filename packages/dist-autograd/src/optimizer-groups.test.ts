@@ -247,6 +247,29 @@ describe('schedules', () => {
       expect(there.optimizer.paramGroups.map(({ lr }) => lr)).toEqual(here.optimizer.paramGroups.map(({ lr }) => lr));
     });
   });
+
+  it('that go on from a saved state put its rates in force on all owners', async () => {
+    await at(0, async () => {
+      const options = { lr: 1 };
+      const groups = [{ lr: 0.5 }, {}] as const;
+      const [first, next] = [
+        await distributed(optim.SGD, groups, options),
+        await distributed(optim.SGD, groups, options),
+      ];
+      const stepped = new lrScheduler.StepLR(first.optimizer, 2, { gamma: 0.5 });
+      for (let i = 0; i < 5; i++) stepped.step();
+      const resumed = new lrScheduler.StepLR(next.optimizer, 2, { gamma: 0.5 });
+      resumed.loadStateDict(stepped.stateDict());
+      expect(resumed.getLastLr()).toEqual([0.125, 0.25]);
+      expect(next.optimizer.paramGroups.map(({ lr }) => lr)).toEqual([0.125, 0.25]);
+      for (const run of [first, next]) await run.step();
+      expect(await next.values()).toEqual(await first.values());
+      // A local one has them in its own state.
+      const here = local(optim.SGD, groups, options);
+      new lrScheduler.StepLR(here.optimizer, 2, { gamma: 0.5 }).loadStateDict(stepped.stateDict());
+      expect(here.optimizer.paramGroups.map(({ lr }) => lr)).toEqual([0.5, 1]);
+    });
+  });
 });
 
 describe('the norm of gradients on several workers', () => {

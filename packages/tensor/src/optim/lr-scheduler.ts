@@ -49,7 +49,10 @@ export abstract class LRScheduler {
     return { lastEpoch: this.lastEpoch, baseLrs: [...this.baseLrs], lastLr: [...this.lastLr] };
   }
 
-  /** Goes on from `saved`. The rates themselves are in the state of the optimiser. */
+  /**
+   * Goes on from `saved`. The rates themselves are in the state of a local optimiser, which is loaded by itself, as in PyTorch; a
+   * `DistributedOptimizer` has no such state, and is given them here.
+   */
   loadStateDict(saved: Readonly<Record<string, unknown>>): void {
     const { lastEpoch, baseLrs, lastLr } = saved;
     if (!Number.isInteger(lastEpoch) || !isNumbers(baseLrs, this.baseLrs.length) || !isNumbers(lastLr)) {
@@ -57,6 +60,7 @@ export abstract class LRScheduler {
     }
     this.lastEpoch = lastEpoch as number;
     Object.assign(this, { baseLrs: [...baseLrs], lastLr: [...lastLr] });
+    if (!('stateDict' in this.optimizer)) this.set(lastLr);
   }
 
   /** The rates of this step, from those of the one before or from those of the start. */
