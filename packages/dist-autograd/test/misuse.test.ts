@@ -129,15 +129,33 @@ describe('misuse', () => {
 
   it('refuses a tensor of another context, in words that say whether that one is gone', () =>
     at(0, async () => {
-      const kept: Tensor[] = [];
-      await context(async () => {
-        kept.push(await rpcSync('w1', add, [leaf([2], 1), leaf([2], 1)]));
-      });
+      const received = (): Promise<Tensor> => rpcSync('w1', add, [leaf([2], 1), leaf([2], 1)]);
+      const [kept, ended] = await context(async (id) => [await received(), id] as const);
       await context(async (id) => {
-        await expect(backward(id, [kept[0]!.sum()])).rejects.toThrow(
-          'Error on Node 0: Autograd context no longer valid!',
+        const error = await backward(id, [kept.sum()]).catch(String);
+        expect(error).toContain('Error on Node 0: Autograd context no longer valid!');
+        expect(error).toContain(
+          `: a tensor received in autograd context ${ended}, which has ended, cannot take part in a backward pass of context ${id}; make the call that gave it inside this context(), or detach() it to take it as a constant`,
         );
+        // As it says:
+        await backward(id, [(await received()).add(kept.detach()).sum()]);
       });
+      let letGo: () => void = () => undefined;
+      const used = new Promise<void>((resolve) => (letGo = resolve));
+      let give: (lent: readonly [Tensor, bigint]) => void = () => undefined;
+      const lent = new Promise<readonly [Tensor, bigint]>((resolve) => (give = resolve));
+      const lender = context(async (id) => {
+        give([await received(), id]);
+        await used;
+      });
+      const [theirs, open] = await lent;
+      await context((id) =>
+        expect(backward(id, [theirs.sum()])).rejects.toThrow(
+          `Error on Node 0: a tensor received in autograd context ${open} cannot take part in a backward pass of context ${id}; make the call`,
+        ),
+      );
+      letGo();
+      await lender;
       await expectClean(agents);
     }));
 

@@ -15,7 +15,7 @@ import {
 import { InvariantError } from '@backwire/rpc/internal';
 import type { PassId } from '../protocol/ids.ts';
 import { compareKeys } from '../protocol/order-key.ts';
-import { PassError, precondition } from '../protocol/pass-failures.ts';
+import { PassError, strayTensor } from '../protocol/pass-failures.ts';
 import type { Failure, Fired, LocalGraph, Reached } from '../protocol/pass-types.ts';
 import { errorOf } from '../failure.ts';
 import { RecvRpcBackward, type SendRpcBackward, type Grads } from './functions.ts';
@@ -203,7 +203,7 @@ export class GraphTask implements LocalGraph<Grads> {
 
   private target(node: RecvRpcBackward): Reached {
     if (node.contextId !== this.context.id)
-      throw strayFunction(node.contextId, this.context.id, this.isReleased(node.contextId));
+      throw new PassError(strayTensor(node.contextId, this.context.id, this.isReleased(node.contextId)));
     return { to: node.from, message: node.messageId, reach: node.reach };
   }
 
@@ -367,11 +367,4 @@ function plainHandle(grad: Tensor): Tensor {
 /** A handle of the receiver's own: what leaves may be held here as well. */
 function handle(grad: Tensor | null): Tensor | null {
   return grad === null ? null : untracked(() => shareHandle(grad));
-}
-
-function strayFunction(theirs: bigint, ours: bigint, released: boolean): PassError {
-  const text = released
-    ? 'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run'
-    : `a tensor received in autograd context ${theirs} cannot take part in a backward pass of context ${ours}`;
-  return new PassError(precondition(text));
 }

@@ -40,9 +40,23 @@ export function unknownSend(message: number): Failure {
   return precondition(`Could not find send function for autograd message id: ${message}`);
 }
 
+/** What PyTorch says of a context that is gone. */
+const NO_LONGER_VALID =
+  'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run';
+
 export function noContext(): Failure {
+  return precondition(NO_LONGER_VALID);
+}
+
+/** A backward pass came to a tensor that was received in another context, which may have ended. */
+export function strayTensor(theirs: bigint, ours: bigint, ended: boolean): Failure {
+  const received = `a tensor received in autograd context ${theirs}`;
+  const refused = `cannot take part in a backward pass of context ${ours}`;
+  const instead = 'make the call that gave it inside this context(), or detach() it to take it as a constant';
   return precondition(
-    'Autograd context no longer valid! This usually means the autograd context was cleaned up by a different thread due to an error before RecvRpcBackward had a chance to run',
+    ended
+      ? `${NO_LONGER_VALID}: ${received}, which has ended, ${refused}; ${instead}`
+      : `${received} ${refused}; ${instead}`,
   );
 }
 
