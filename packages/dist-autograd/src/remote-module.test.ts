@@ -321,7 +321,8 @@ describe('RemoteModule', () => {
 
   it('is no layer with parameters to the module around it', () =>
     at(0, async () => {
-      const outer = new nn.Sequential(await RemoteModule.create('w1', nn.Linear, [2, 2]), new nn.Linear(2, 1));
+      const [there, here] = [await RemoteModule.create('w1', nn.Linear, [2, 2]), new nn.Linear(2, 1)];
+      const outer = new nn.Sequential(there, here);
       expect(outer.namedParameters().map(([name]) => name)).toEqual(['1.weight', '1.bias']);
       expect(outer.namedModules().map(([name]) => name)).toEqual(['', '0', '1']);
       expect(outer.double().parameters().map(({ dtype }) => dtype)).toEqual(['float64', 'float64']); // prettier-ignore
@@ -333,8 +334,15 @@ describe('RemoteModule', () => {
           .some((p) => p.requiresGrad),
       ]).toEqual([[], false]);
       outer.zeroGrad();
-      // As in PyTorch: what has to be done to every module cannot be done to one elsewhere.
-      expect(() => outer.apply(() => undefined)).toThrow(notSupported('apply'));
+      // As in PyTorch: what has to be done to every module cannot be done to one elsewhere. It says where to.
+      const elsewhere = (name: string) =>
+        notSupported(
+          name,
+          ` The module is elsewhere: a function on worker 'w1' that is given getModuleRRef() can call (await rref.localValue()).${name}(); of a module around it, ask each part by itself.`,
+        );
+      expect(() => outer.apply(() => undefined)).toThrow(elsewhere('apply'));
+      expect(() => outer.stateDict()).toThrow(elsewhere('stateDict'));
+      expect(await rpcSync('w1', stateNames, [there.getModuleRRef()])).toEqual([...here.stateDict().keys()]);
     }));
 
   it('travels in calls without what programs put on it', () =>
@@ -417,6 +425,9 @@ const PRIVATE = ['findParameters', 'listParameters', 'listChildren', 'collectSta
 const parametersOf = rpcFunction('remote-module/parameters-of', async (rref: RRef<nn.Module>) =>
   (await rref.localValue()).parameters().map(shown),
 );
+const stateNames = rpcFunction('remote-module/state-names', async (rref: RRef<nn.Module>) => [
+  ...(await rref.localValue()).stateDict().keys(),
+]);
 const isTraining = rpcFunction(
   'remote-module/is-training',
   async (rref: RRef<nn.Module>) => (await rref.localValue()).training,

@@ -148,11 +148,11 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   }
 
   override parameters(): never {
-    throw unsupported('parameters', ' Please use ``remoteParameters`` instead.');
+    throw this.#unsupported('parameters', 'Please use ``remoteParameters`` instead.');
   }
 
   override namedParameters(): never {
-    throw unsupported('namedParameters', ' Please use ``remoteParameters`` instead.');
+    throw this.#unsupported('namedParameters', 'Please use ``remoteParameters`` instead.');
   }
 
   /** None here: so that a module around this one can list its own. */
@@ -166,75 +166,75 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   }
 
   override namedChildren(): never {
-    throw unsupported('namedChildren');
+    throw this.#unsupported('namedChildren');
   }
 
   override stateDict(): never {
-    throw unsupported('stateDict');
+    throw this.#unsupported('stateDict');
   }
 
   override loadStateDict(): never {
-    throw unsupported('loadStateDict');
+    throw this.#unsupported('loadStateDict');
   }
 
   override modules(): never {
-    throw unsupported('modules');
+    throw this.#unsupported('modules');
   }
 
   override namedModules(): never {
-    throw unsupported('namedModules');
+    throw this.#unsupported('namedModules');
   }
 
   override buffers(): never {
-    throw unsupported('buffers');
+    throw this.#unsupported('buffers');
   }
 
   override namedBuffers(): never {
-    throw unsupported('namedBuffers');
+    throw this.#unsupported('namedBuffers');
   }
 
   override apply(): never {
-    throw unsupported('apply');
+    throw this.#unsupported('apply');
   }
 
   override zeroGrad(): never {
-    throw unsupported('zeroGrad');
+    throw this.#unsupported('zeroGrad');
   }
 
   override requiresGrad_(): never {
-    throw unsupported('requiresGrad_');
+    throw this.#unsupported('requiresGrad_');
   }
 
   override to(): never {
-    throw unsupported('to');
+    throw this.#unsupported('to');
   }
 
   override float(): never {
-    throw unsupported('float');
+    throw this.#unsupported('float');
   }
 
   override double(): never {
-    throw unsupported('double');
+    throw this.#unsupported('double');
   }
 
   override half(): never {
-    throw unsupported('half');
+    throw this.#unsupported('half');
   }
 
   override bfloat16(): never {
-    throw unsupported('bfloat16');
+    throw this.#unsupported('bfloat16');
   }
 
   override registerForwardPreHook(): never {
-    throw unsupported('registerForwardPreHook');
+    throw this.#unsupported('registerForwardPreHook');
   }
 
   override registerForwardHook(): never {
-    throw unsupported('registerForwardHook');
+    throw this.#unsupported('registerForwardHook');
   }
 
   protected override registerBuffer(): never {
-    throw unsupported('registerBuffer');
+    throw this.#unsupported('registerBuffer');
   }
 
   /** Only calls can carry it: they count who holds the module. */
@@ -243,6 +243,16 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
       'failed-precondition',
       'Cannot serialize RemoteModule: RemoteModule can only be serialized when using RPC',
     );
+  }
+
+  #unsupported(method: string, instead = this.#there(method)): RpcError {
+    return new RpcError('invalid-argument', `Method \`\`${method}\`\` not supported for RemoteModule. ${instead}`);
+  }
+
+  /** How to do it on the owner; it may have been asked of a module around this one. */
+  #there(method: string): string {
+    const asked = `a function on worker '${this.#rref.ownerName()}' that is given getModuleRRef() can call (await rref.localValue()).${method}()`;
+    return `The module is elsewhere: ${asked}; of a module around it, ask each part by itself.`;
   }
 
   /** Lets handles travel in calls; done once, here, because only the class can make them. */
@@ -368,8 +378,4 @@ function checkDevice(device: string): void {
       'failed-precondition',
       `modules are kept on the cpu; '${device}' is not available on this worker`,
     );
-}
-
-function unsupported(method: string, hint = ''): RpcError {
-  return new RpcError('invalid-argument', `Method \`\`${method}\`\` not supported for RemoteModule.${hint}`);
 }
