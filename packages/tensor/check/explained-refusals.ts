@@ -95,11 +95,9 @@ export const REFUSALS: readonly Explanation[] = [
       'results are laid out row by row, so that flatten and reshape give views of them; in PyTorch those of a transposed operand lie as it does, flatten and reshape copy them, and a change in place does not reach the original',
     holds: ({ program, difference }) =>
       (difference.kind === 'refuses'
-        ? difference.ours.includes('has been modified by an inplace operation') &&
-          someStatement(program, (line) => /^(flatten|reshape)$/.test(line.op))
-        : difference.kind === 'value' &&
-          /^(flatten|reshape)$/.test(opOf(program.lines[difference.line])) &&
-          someStatement(program, (line) => line.op.endsWith('_'))) &&
+        ? difference.ours.includes('has been modified by an inplace operation')
+        : difference.kind === 'value' && someStatement(program, (line) => /\w_\b/.test(line.ts))) &&
+      someStatement(program, (line) => /^(flatten|reshape)$/.test(line.op)) &&
       viewsOf(program).some((op) => /^(transpose|permute|T|movedim|swapaxes)/i.test(op)),
   },
   {

@@ -22,7 +22,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'terms that cancel',
     reason:
-      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, crossEntropy, glu, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
+      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, crossEntropy, glu, hardSwish, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
     holds: (found) =>
       (isSlope(found) || someStatement(found.program, (line) => /cosineEmbedding|^distributions/i.test(line.op))) &&
       (someStatement(found.program, (line) => NORMS.test(line.op))
@@ -196,6 +196,15 @@ export const SLOPES: readonly Explanation[] = [
       someStatement(program, (line) => /BatchNorm/i.test(line.op)) &&
       viewsOf(program).some((op) => /^(transpose|permute|movedim|swapaxes)/i.test(op)),
   },
+  {
+    name: 'statistics in steps',
+    reason:
+      'running statistics may be a view with steps; the backward pass of PyTorch reads them as if they lay one after the other, and past their end',
+    holds: ({ program, difference }) =>
+      difference.kind === 'gradient' &&
+      someStatement(program, (line) => /^batchNorm/i.test(line.op)) &&
+      viewsOf(program).some((op) => /^(slice|select|asStrided|unfold)/i.test(op)),
+  },
 ];
 
 function hasZero(seen: Seen | undefined): boolean {
@@ -240,7 +249,7 @@ function timesInto({ program, torchs }: Found): number {
 
 const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
 const DIFFERENCES =
-  /^(nn\.)?(layerNorm|crossEntropy|glu|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
+  /^(nn\.)?(layerNorm|crossEntropy|glu|hardSwish|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
 
 /** Both answers are no further from the exact one than terms of this size are rounded. */
 function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {
