@@ -3,7 +3,7 @@ import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } fr
 import { CALL_OPTIONS, nameOf, refuseUnknown } from '@backwire/rpc/internal';
 import { remote, type RRef } from '@backwire/rref';
 import { scope, tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
-import { kindOf, runWith } from '@backwire/tensor/internal';
+import { clipFactor, kindOf, runWith } from '@backwire/tensor/internal';
 import { sessionOf, type Autograd } from './api.ts';
 import type { LiveContext } from './live-context.ts';
 import {
@@ -159,8 +159,7 @@ export class DistributedOptimizer implements Disposable {
   async clipGradNorm_(contextId: bigint, maxNorm: number, options: ClipOptions = {}): Promise<number> {
     refuseUnknown(options, CLIP_OPTIONS, 'clipGradNorm_()');
     const total = await this.gradNorm(contextId, options);
-    const rounded = isWide(total) ? Number : Math.fround;
-    const factor = Math.min(1, rounded(maxNorm / rounded(total + 1e-6)));
+    const factor = clipFactor(maxNorm, total, isWide(total));
     if (factor === 1) return total;
     const { normType: _, errorIfNonfinite: __, ...call } = options;
     await this.#inContext('clipGradNorm_()', contextId, call, () =>

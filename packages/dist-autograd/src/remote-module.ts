@@ -292,7 +292,7 @@ const checkModule = systemFunction(
   'backwire/remote-module.check',
   async (rref: RRef<AnyModule>, device: string): Promise<void> => {
     checkDevice(device);
-    publishing(asModule(await valueAt(rref)), 'forward');
+    await atModule(rref, (module) => publishing(module, 'forward'));
   },
   MODULES,
 );
@@ -301,10 +301,11 @@ const callForward = systemFunction(
   'backwire/remote-module.forward',
   async (rref: RRef<AnyModule>, args: unknown[]): Promise<unknown> => {
     if (!Array.isArray(args)) throw malformed();
-    const found = valueAt(rref);
-    const module = publishing(asModule(found instanceof Promise ? await found : found), 'forward');
-    const forward = (): unknown => module.forward(...args);
-    return servedClassOf(module)?.scope === true ? runInScope(args, forward, 'answers') : forward();
+    return atModule(rref, (found) => {
+      const module = publishing(found, 'forward');
+      const forward = (): unknown => module.forward(...args);
+      return servedClassOf(module)?.scope === true ? runInScope(args, forward, 'answers') : forward();
+    });
   },
   MODULES,
 );
@@ -312,17 +313,18 @@ const callForward = systemFunction(
 const parameterRRefs = systemFunction(
   'backwire/remote-module.parameters',
   async (rref: RRef<AnyModule>, recurse: boolean): Promise<RRef<Parameter>[]> =>
-    publishing(asModule(await valueAt(rref)))
-      .parameters(recurse !== false)
-      .map((parameter) => createRRef(parameter)),
+    atModule(rref, (module) =>
+      publishing(module)
+        .parameters(recurse !== false)
+        .map((parameter) => createRRef(parameter)),
+    ),
   MODULES,
 );
 
 const setMode = systemFunction(
   'backwire/remote-module.train',
   async (rref: RRef<AnyModule>, mode: boolean): Promise<void> => {
-    const found = valueAt(rref);
-    publishing(asModule(found instanceof Promise ? await found : found)).train(mode === true);
+    await atModule(rref, (module) => publishing(module).train(mode === true));
   },
   MODULES,
 );
@@ -331,10 +333,11 @@ function isModuleClass({ kind, body }: Definition): boolean {
   return kind === 'class' && body.prototype instanceof nn.Module;
 }
 
-/** What a peer means; no promise where it is there, so that modes and forwards take effect in the order in which they were called. */
-function valueAt(rref: unknown): unknown {
+/** Uses the module that a peer means, at once where it is there: modes and forwards take effect in the order in which they were called. */
+function atModule<T>(rref: unknown, use: (module: AnyModule) => T | Promise<T>): T | Promise<T> {
   if (!isRRef(rref)) throw malformed();
-  return localValueNow(rref);
+  const found = localValueNow(rref);
+  return found instanceof Promise ? found.then((value) => use(asModule(value))) : use(asModule(found));
 }
 
 /**

@@ -241,7 +241,8 @@ export class HostGroup {
           refusal = next;
           throw new LaunchError(next.refused);
         });
-        if (left !== undefined) await this.sweep(left);
+        // What it left is in nobody's way.
+        if (left !== undefined) await this.sweep(left).catch(() => undefined);
         return;
       } catch (error) {
         // Who is in the way may be a host that was killed: it has its lease a little longer.

@@ -1,10 +1,10 @@
 /** @file Groups that grow and shrink: hosts that come and go, workers that are replaced. Each host is a launch of this process. */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { freePort } from '@backwire/testing';
+import { freePort, isInstalled, STORE_PROGRAMS, storeFlags } from '@backwire/testing';
 import { openStore } from '@backwire/rpc/internal';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { launch, type LaunchOptions, type LaunchResult } from '../src/index.ts';
@@ -209,33 +209,12 @@ describe('a dynamic group', { timeout: 60_000 }, () => {
   });
 });
 
-for (const [rendezvous, program] of [
-  ['etcd', 'etcd'],
-  ['redis', 'redis-server'],
-] as const) {
-  const missing = spawnSync('which', [program]).status !== 0;
+for (const rendezvous of ['etcd', 'redis'] as const) {
+  const missing = !isInstalled(rendezvous);
   const serve = async (): Promise<Disposable> => {
     const data = mkdtempSync(join(tmpdir(), 'backwire-elastic-'));
-    const peer = `http://127.0.0.1:${await freePort()}`;
-    const url = `http://127.0.0.1:${port}`;
-    const flags =
-      rendezvous === 'redis'
-        ? ['--port', String(port), '--dir', data, '--save', '']
-        : [
-            '--data-dir',
-            data,
-            '--listen-client-urls',
-            url,
-            '--advertise-client-urls',
-            url,
-            '--listen-peer-urls',
-            peer,
-            '--initial-advertise-peer-urls',
-            peer,
-            '--initial-cluster',
-            `default=${peer}`,
-          ];
-    const server = spawn(program, flags, { stdio: 'ignore' });
+    const flags = storeFlags(rendezvous, data, port, await freePort());
+    const server = spawn(STORE_PROGRAMS[rendezvous], flags, { stdio: 'ignore' });
     return {
       [Symbol.dispose]: () => {
         server.kill('SIGKILL');

@@ -4,7 +4,8 @@ import { holderOf } from '../src/liveness/lease-holder.ts';
 import type { SharedLinks } from '../src/liveness/embedded-holder.ts';
 import type { Store } from '../src/stores/store.ts';
 import { openStore } from '../src/stores/open.ts';
-import { bytes, cleanUp, cleanups, has, proxy, redisSays, serve, sleep, text } from './store-servers.ts';
+import { isInstalled } from '@backwire/testing';
+import { bytes, cleanUp, cleanups, proxy, redisSays, serve, sleep, text } from './store-servers.ts';
 
 afterEach(cleanUp);
 const opened = async (address: string): Promise<Store> => {
@@ -15,7 +16,7 @@ const opened = async (address: string): Promise<Store> => {
 const noEvents = { again: () => undefined, lost: () => undefined };
 const noLinks = undefined as unknown as SharedLinks;
 
-describe.skipIf(!has('etcd'))('leases in etcd beside a thread', { timeout: 60_000 }, () => {
+describe.skipIf(!isInstalled('etcd'))('leases in etcd beside a thread', { timeout: 60_000 }, () => {
   for (const ttlMs of [2_000, 3_000, 5_000, 8_000])
     test(`one renewal that is never answered does not end a lease of ${ttlMs} ms of a busy worker`, async () => {
       const server = await serve('etcd');
@@ -53,7 +54,7 @@ describe.skipIf(!has('etcd'))('leases in etcd beside a thread', { timeout: 60_00
     });
 });
 
-describe.skipIf(!has('redis'))('Redis', { timeout: 60_000 }, () => {
+describe.skipIf(!isInstalled('redis'))('Redis', { timeout: 60_000 }, () => {
   test('a list has what an earlier version of the script has set', async () => {
     const server = await serve('redis');
     const store = await opened(`redis://127.0.0.1:${server.port}`);

@@ -3,7 +3,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { openStore } from '../src/stores/open.ts';
 import type { Store } from '../src/stores/store.ts';
 import { EtcdApi } from '../src/stores/etcd-api.ts';
-import { bytes, cleanUp, cleanups, has, proxy, serve, sleep, text, within, type Served } from './store-servers.ts';
+import { isInstalled } from '@backwire/testing';
+import { bytes, cleanUp, cleanups, proxy, serve, sleep, text, within, type Served } from './store-servers.ts';
 
 afterEach(cleanUp);
 const opened = async (address: string): Promise<Store> => {
@@ -14,19 +15,22 @@ const opened = async (address: string): Promise<Store> => {
 
 describe('close of a shared store', { timeout: 60_000 }, () => {
   for (const kind of ['redis', 'etcd'] as const)
-    test.skipIf(!has(kind))(`${kind}: closing ends the leases at once, as a store of one's own does`, async () => {
-      const server = await serve(kind);
-      const address = `${kind}://127.0.0.1:${server.port}`;
-      const near = await opened(address);
-      const other = await opened(`${address.replace('127.0.0.1', 'localhost')}`);
-      const lease = await near.lease(10_000);
-      await near.set('member', bytes('x'), { lease });
-      expect(text(await other.get('member'))).toBe('x');
-      const began = performance.now();
-      await near.close();
-      while ((await other.get('member')) !== undefined && performance.now() - began < 15_000) await sleep(50);
-      expect(performance.now() - began).toBeLessThan(2_000);
-    });
+    test.skipIf(!isInstalled(kind))(
+      `${kind}: closing ends the leases at once, as a store of one's own does`,
+      async () => {
+        const server = await serve(kind);
+        const address = `${kind}://127.0.0.1:${server.port}`;
+        const near = await opened(address);
+        const other = await opened(`${address.replace('127.0.0.1', 'localhost')}`);
+        const lease = await near.lease(10_000);
+        await near.set('member', bytes('x'), { lease });
+        expect(text(await other.get('member'))).toBe('x');
+        const began = performance.now();
+        await near.close();
+        while ((await other.get('member')) !== undefined && performance.now() - began < 15_000) await sleep(50);
+        expect(performance.now() - began).toBeLessThan(2_000);
+      },
+    );
 });
 
 /** One that answers already: the first endpoint is the one that is used. */
@@ -36,7 +40,7 @@ async function serving(): Promise<Served> {
   return server;
 }
 
-describe.skipIf(!has('etcd'))('etcd that started anew', { timeout: 60_000 }, () => {
+describe.skipIf(!isInstalled('etcd'))('etcd that started anew', { timeout: 60_000 }, () => {
   test('a watch that begins after etcd came back empty is told of changes', async () => {
     const server = await serve('etcd');
     const store = await opened(`etcd://127.0.0.1:${server.port}`);
@@ -79,7 +83,7 @@ async function losing(): Promise<{ store: Store; loseAnswer: () => void }> {
   return { store, loseAnswer: () => void (cut = true) };
 }
 
-describe.skipIf(!has('etcd'))('several endpoints', { timeout: 90_000 }, () => {
+describe.skipIf(!isInstalled('etcd'))('several endpoints', { timeout: 90_000 }, () => {
   test('an addition whose answer was lost is not made a second time', async () => {
     const { store, loseAnswer } = await losing();
     expect(await store.add('n', 1n)).toBe(1n);
@@ -141,7 +145,7 @@ describe.skipIf(!has('etcd'))('several endpoints', { timeout: 90_000 }, () => {
   });
 });
 
-test.skipIf(!has('etcd'))(
+test.skipIf(!isInstalled('etcd'))(
   'a watch whose etcd is silent does not hold up requests for longer than their time',
   { timeout: 60_000 },
   async () => {

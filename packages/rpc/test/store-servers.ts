@@ -1,9 +1,10 @@
 /** @file Redis and etcd for tests, and a network before them that loses, holds back or ends what goes over it. */
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePorts, STORE_PROGRAMS, storeFlags, type StoreProgram } from '@backwire/testing';
 
 /** A server of its own, in a folder of its own. */
 export interface Served {
@@ -27,43 +28,15 @@ export const cleanups: (() => unknown)[] = [];
 export async function cleanUp(): Promise<void> {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 }
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-/** Whether such a server is on this machine. */
-export const has = (name: 'etcd' | 'redis'): boolean =>
-  spawnSync('which', [name === 'redis' ? 'redis-server' : name]).status === 0;
 
-export async function serve(name: 'etcd' | 'redis'): Promise<Served> {
+export async function serve(name: StoreProgram): Promise<Served> {
   const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
   cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
-  const [port, peerPort] = [await freePort(), await freePort()];
-  const url = `http://127.0.0.1:${port}`;
-  const peer = `http://127.0.0.1:${peerPort}`;
-  const args =
-    name === 'redis'
-      ? ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', directory, '--save', '', '--loglevel', 'warning']
-      : [
-          '--data-dir',
-          directory,
-          '--listen-client-urls',
-          url,
-          '--advertise-client-urls',
-          url,
-          '--listen-peer-urls',
-          peer,
-          '--initial-advertise-peer-urls',
-          peer,
-          '--initial-cluster',
-          `default=${peer}`,
-        ];
+  const [port, peerPort] = (await freePorts(2)) as [number, number];
+  const args = storeFlags(name, directory, port, peerPort);
   let child: ChildProcess;
   const start = (): void => {
-    child = spawn(name === 'redis' ? 'redis-server' : 'etcd', args, { stdio: 'ignore' });
+    child = spawn(STORE_PROGRAMS[name], args, { stdio: 'ignore' });
     const mine = child;
     cleanups.push(() => mine.kill('SIGKILL'));
   };

@@ -3,7 +3,7 @@ import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '@backwire/testing';
+import { freePort, STORE_PROGRAMS, storeFlags } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../src/stores/open.ts';
 import { serveStore } from '../src/stores/embedded-server.ts';
@@ -95,23 +95,11 @@ async function outside(kind: 'embedded' | 'redis' | 'etcd'): Promise<Outside> {
   }
   const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
   closing.push(() => rmSync(directory, { recursive: true, force: true }));
-  const [url, peer] = [`http://127.0.0.1:${port}`, `http://127.0.0.1:${peerPort}`];
-  const redis = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', directory, '--save', '', '--loglevel', 'warning'];
-  const clients = ['--data-dir', directory, '--listen-client-urls', url, '--advertise-client-urls', url];
-  const peers = [
-    '--listen-peer-urls',
-    peer,
-    '--initial-advertise-peer-urls',
-    peer,
-    '--initial-cluster',
-    `default=${peer}`,
-  ];
+  const flags = storeFlags(kind, directory, port, peerPort);
   const address = `${kind}://127.0.0.1:${port}`;
   let child: ChildProcess;
   const launch = async (): Promise<void> => {
-    child = spawn(kind === 'redis' ? 'redis-server' : 'etcd', kind === 'redis' ? redis : [...clients, ...peers], {
-      stdio: 'ignore',
-    });
+    child = spawn(STORE_PROGRAMS[kind], flags, { stdio: 'ignore' });
     const { store } = await openStore(address, { timeoutMs: 30_000 });
     await store.close();
   };

@@ -10,6 +10,7 @@ export * from './trace.ts';
 export * from './shown.ts';
 export * from './shrink.ts';
 export * from './seeds.ts';
+export * from './store-programs.ts';
 export * from './explorer.ts';
 export * from './replay-model.ts';
 export * from './row-explorer.ts';

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { storeFlags } from '@backwire/testing';
 import { afterEach, expect, test } from 'vitest';
 import { findKeys, type Keys } from '../security/secret.ts';
 import { embeddedStore } from '../stores/embedded.ts';
@@ -113,18 +114,7 @@ const others: [
     'redis-server',
     (directory, port) => ({
       address: `redis://:pass%20word@127.0.0.1:${port}/3`,
-      args: [
-        '--port',
-        `${port}`,
-        '--bind',
-        '127.0.0.1',
-        '--dir',
-        directory,
-        '--save',
-        '',
-        '--requirepass',
-        'pass word',
-      ],
+      args: [...storeFlags('redis', directory, port, 0), '--requirepass', 'pass word'],
     }),
   ],
   [
@@ -132,16 +122,7 @@ const others: [
     'etcd',
     (directory, port, peer) => ({
       address: `etcd://127.0.0.1:${port}`,
-      args: [
-        ...['--data-dir', directory, '--listen-client-urls', `http://127.0.0.1:${port}`],
-        ...['--advertise-client-urls', `http://127.0.0.1:${port}`, '--listen-peer-urls', `http://127.0.0.1:${peer}`],
-        ...[
-          '--initial-advertise-peer-urls',
-          `http://127.0.0.1:${peer}`,
-          '--initial-cluster',
-          `default=http://127.0.0.1:${peer}`,
-        ],
-      ],
+      args: storeFlags('etcd', directory, port, peer),
     }),
   ],
 ];

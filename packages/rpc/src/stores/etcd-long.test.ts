@@ -1,6 +1,7 @@
 /** @file Long values in etcd: what a client knows of one is neither read nor sent to be compared once more, and is never mistaken for what is there now. */
+import { isInstalled } from '@backwire/testing';
 import { afterEach, describe, expect, test } from 'vitest';
-import { cleanUp, cleanups, has, proxy, serve, type Served } from '../../test/store-servers.ts';
+import { cleanUp, cleanups, proxy, serve, type Served } from '../../test/store-servers.ts';
 import { openStore } from './open.ts';
 import type { Store, StoreEvent } from './store.ts';
 
@@ -17,7 +18,7 @@ const TOLD = (SIZE * 4) / 3;
 /** Less than any of the values. */
 const LITTLE = 10_000;
 
-describe.skipIf(!has('etcd'))('a long value', { timeout: 60_000 }, () => {
+describe.skipIf(!isInstalled('etcd'))('a long value', { timeout: 60_000 }, () => {
   /** Two clients; `moved` resolves with the bytes that the first was answered while it did something. */
   async function setUp(): Promise<{ server: Served; near: Store; far: Store; moved: Moved }> {
     const server = await serve('etcd');

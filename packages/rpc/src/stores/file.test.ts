@@ -153,6 +153,7 @@ test.skipIf(process.platform === 'win32')('a file system that does not answer ho
   execFileSync('mkfifo', [pipe]);
   cleanups.push(async () => {
     const end = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
+    // Who has not begun to read yet would wait for the next one who writes.
     await new Promise((resolve) => setTimeout(resolve, 200));
     closeSync(end);
   });

@@ -1,11 +1,10 @@
 /** @file A store in a directory: for processes that share a file system and nothing else. */
 import { readFile, rm, writeFile } from 'node:fs/promises';
-import { RpcError } from '../base/errors.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { FileLog, entries } from './file-log.ts';
 import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
 import { race } from './limited.ts';
-import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
+import { openedInTime, tooLate, type OpeningLimits } from './opening.ts';
 import type { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
@@ -27,19 +26,14 @@ const OWN_STALL_MS = 1_000;
  *   'cancelled'.
  */
 export async function fileStore(directory: string, limits: OpeningLimits = {}): Promise<Store> {
-  const { signal, timeoutMs = DEFAULT_TIMEOUT_MS } = limits;
   const store = new FileStore(directory);
-  try {
-    await openLimited(limits, (limit) => race(store.open(), limit));
-    return store;
-  } catch (error) {
-    await store.close();
-    if (signal?.aborted === true)
-      throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
-    if (error instanceof RpcError) throw error;
-    const text = `the store in '${directory}' did not open in ${Math.ceil(timeoutMs)} ms: its file system does not answer; see to that, or give another folder`;
-    throw new RpcError('deadline-exceeded', text, { cause: error });
-  }
+  const open = (limit: AbortSignal): Promise<void> => race(store.open(), limit);
+  return openedInTime(store, limits, open, (error, ms) =>
+    tooLate(
+      `the store in '${directory}' did not open in ${ms} ms: its file system does not answer; see to that, or give another folder`,
+      error,
+    ),
+  );
 }
 
 /** What is known of a lease of anyone. */

@@ -12,7 +12,7 @@ import { serveStore, type ServeStoreOptions, type StoreServer } from './embedded
 import { etcdStore } from './etcd.ts';
 import { fileStore } from './file.ts';
 import { memoryStore } from './memory.ts';
-import { openLimited, type OpeningLimits } from './opening.ts';
+import { openLimited, throwIfCancelled, type OpeningLimits } from './opening.ts';
 import { prefixStore } from './prefix.ts';
 import { announceGroup } from './registry.ts';
 import { redisStore } from './redis.ts';
@@ -44,7 +44,7 @@ export async function openStore(
   options: OpenStoreOptions = {},
 ): Promise<OpenedStore> {
   const { signal, group } = options;
-  if (signal?.aborted) throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
+  throwIfCancelled(signal);
   const owned = typeof option !== 'object';
   const store = option === undefined ? await openGiven(options) : owned ? await openAddress(option, options) : option;
   return { store: group === undefined ? store : prefixStore(store, `${group}/`, { owned }), owned };

@@ -23,7 +23,7 @@ export async function openWithin(
 ): Promise<void> {
   const until = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
   for (;;) {
-    if (signal?.aborted) throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
+    throwIfCancelled(signal);
     try {
       await once(Math.max(1, until - performance.now()));
       return;
@@ -31,15 +31,39 @@ export async function openWithin(
       const known = RpcError.from(error);
       if (known.code !== 'unavailable' && known.code !== 'deadline-exceeded') throw known;
       if (performance.now() + RETRY_MS > until)
-        throw new RpcError(
-          'deadline-exceeded',
-          `no store at ${where} in ${Math.ceil(timeoutMs)} ms: ${known.message}`,
-          {
-            cause: known,
-          },
-        );
+        throw tooLate(`no store at ${where} in ${Math.ceil(timeoutMs)} ms: ${known.message}`, known);
     }
     await sleep(RETRY_MS);
+  }
+}
+
+/** @throws RpcError 'cancelled' once `signal` has aborted. */
+export function throwIfCancelled(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true)
+    throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
+}
+
+export function tooLate(text: string, cause: unknown): RpcError {
+  return new RpcError('deadline-exceeded', text, { cause });
+}
+
+/**
+ * A store that `open` opens, which tries by itself, until a signal aborts; else it is closed.
+ * @throws RpcError 'cancelled', what `open` fails with, and what `explain` makes of what is no RpcError: mostly that time is up.
+ */
+export async function openedInTime<S extends { close(): Promise<void> }>(
+  store: S,
+  limits: OpeningLimits,
+  open: (signal: AbortSignal) => Promise<unknown>,
+  explain: (error: unknown, timeoutMs: number) => RpcError,
+): Promise<S> {
+  try {
+    await openLimited(limits, open);
+    return store;
+  } catch (error) {
+    await store.close();
+    throwIfCancelled(limits.signal);
+    throw error instanceof RpcError ? error : explain(error, Math.ceil(limits.timeoutMs ?? DEFAULT_TIMEOUT_MS));
   }
 }
 

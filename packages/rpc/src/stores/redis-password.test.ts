@@ -1,12 +1,13 @@
 /** @file A Redis that wants another password says so at once, and is not asked again until the time to open a store is over. */
 import { connect } from 'node:net';
+import { isInstalled } from '@backwire/testing';
 import { afterEach, describe, expect, test } from 'vitest';
-import { cleanUp, cleanups, has, serve } from '../../test/store-servers.ts';
+import { cleanUp, cleanups, serve } from '../../test/store-servers.ts';
 import { openStore } from './open.ts';
 
 afterEach(cleanUp);
 
-const missing = !has('redis');
+const missing = !isInstalled('redis');
 
 describe.skipIf(missing)(missing ? 'redis (skipped: no redis-server on this machine)' : 'redis', () => {
   async function withPassword(): Promise<number> {

@@ -2,7 +2,7 @@
 import { RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
-import { DEFAULT_TIMEOUT_MS, openLimited, type OpeningLimits } from './opening.ts';
+import { openedInTime, tooLate, type OpeningLimits } from './opening.ts';
 import { race } from './limited.ts';
 import { Patience } from './patience.ts';
 import { REDIS_SCRIPT, REDIS_SCRIPT_SHA } from './redis-script.ts';
@@ -53,30 +53,16 @@ interface Client {
  *   time, 'cancelled', 'unauthenticated' for a wrong password.
  */
 export async function redisStore(options: RedisStoreOptions): Promise<Store> {
-  const { prefix = 'backwire', signal, timeoutMs } = options;
-  const [commands, changes] = await Promise.all([createClient(options.url), createClient(options.url)]);
-  const store = new RedisStore(options.url, commands, changes, `{${prefix}}`);
-  try {
-    await openLimited(options, (limit) => store.connect(limit));
-    return store;
-  } catch (error) {
-    await store.close();
-    if (signal?.aborted === true)
-      throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
-    if (error instanceof RpcError) throw error;
+  const { prefix = 'backwire', url } = options;
+  const [commands, changes] = await Promise.all([createClient(url), createClient(url)]);
+  const store = new RedisStore(url, commands, changes, `{${prefix}}`);
+  const open = (limit: AbortSignal): Promise<void> => store.connect(limit);
+  return openedInTime(store, options, open, (error, ms) => {
     const refusal = [error, store.lastError].find(isRefused);
-    if (refusal !== undefined)
-      throw new RpcError('unauthenticated', `Redis at ${withoutPassword(options.url)}: ${refusal.message}`, {
-        cause: error,
-      });
-    throw new RpcError(
-      'deadline-exceeded',
-      `no Redis at ${withoutPassword(options.url)} in ${Math.ceil(timeoutMs ?? DEFAULT_TIMEOUT_MS)} ms`,
-      {
-        cause: store.lastError ?? error,
-      },
-    );
-  }
+    return refusal === undefined
+      ? tooLate(`no Redis at ${withoutPassword(url)} in ${ms} ms`, store.lastError ?? error)
+      : new RpcError('unauthenticated', `Redis at ${withoutPassword(url)}: ${refusal.message}`, { cause: error });
+  });
 }
 
 async function createClient(url: string): Promise<Client> {

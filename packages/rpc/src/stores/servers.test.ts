@@ -1,6 +1,7 @@
 /** @file Stores in servers that are not ours: what happens when such a server is away, comes back, or a client of it dies. */
 import { afterEach, describe, expect, test } from 'vitest';
-import { cleanUp, cleanups, freePort, has, proxy, serve, type Served } from '../../test/store-servers.ts';
+import { freePort, isInstalled } from '@backwire/testing';
+import { cleanUp, cleanups, proxy, serve, type Served } from '../../test/store-servers.ts';
 import { openStore } from './open.ts';
 import type { Store } from './store.ts';
 
@@ -12,7 +13,7 @@ const kinds = [
 ] as const;
 
 for (const { name, program, durable } of kinds) {
-  const missing = !has(name);
+  const missing = !isInstalled(name);
   const title = missing ? `${name} (skipped: no ${program} on this machine)` : name;
   describe.skipIf(missing)(title, { timeout: 60_000 }, () => {
     async function setUp(): Promise<Served & { address: string; store: Store }> {

@@ -1,8 +1,8 @@
 /** @file One connection to a store for all agents of a process that use it alike: a group of many agents in few processes asks a store no more than its processes would. */
-import { RpcError, rpcInfo } from '../base/errors.ts';
+import { type RpcError, rpcInfo } from '../base/errors.ts';
 import { closedError } from './checks.ts';
 import { limited, race } from './limited.ts';
-import { DEFAULT_TIMEOUT_MS, type OpeningLimits } from './opening.ts';
+import { DEFAULT_TIMEOUT_MS, throwIfCancelled, tooLate, type OpeningLimits } from './opening.ts';
 import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import { canTicket, type LeaseTicket, type TicketStore } from './ticket.ts';
@@ -41,7 +41,7 @@ export async function shareStore(
       return new StoreShare(await opened, () => leave(key, shared));
     } catch (error) {
       void leave(key, shared);
-      if (signal?.aborted) throw new RpcError('cancelled', 'opening the store was cancelled', { cause: signal.reason });
+      throwIfCancelled(signal);
       if (performance.now() >= until) throw late(key, timeoutMs, error);
       // Another's attempt may have failed for a reason of its own: its time, its signal.
       if (known?.failed !== true) throw error;
@@ -53,9 +53,7 @@ export async function shareStore(
 function late(key: string, timeoutMs: number, error: unknown): RpcError {
   const known = rpcInfo(error);
   if (known?.code === 'deadline-exceeded' || known?.code === 'unauthenticated') return known;
-  return new RpcError('deadline-exceeded', `no store at ${key.split(' ', 1)[0] ?? ''} in ${Math.ceil(timeoutMs)} ms`, {
-    cause: error,
-  });
+  return tooLate(`no store at ${key.split(' ', 1)[0] ?? ''} in ${Math.ceil(timeoutMs)} ms`, error);
 }
 
 function begin(key: string, connect: () => Promise<Store>): Shared {

@@ -1,10 +1,10 @@
 /** @file What every store promises, tried on each of them. */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freePorts, isInstalled, STORE_PROGRAMS, storeFlags, type StoreProgram } from '@backwire/testing';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
@@ -29,35 +29,23 @@ afterEach(async () => {
 });
 
 /** Servers that some stores need; where a program is missing, its store is not tried, and the name of the suite says so. */
-const programs = { etcd: 'etcd', redis: 'redis-server' } as const;
-const servers = new Map<keyof typeof programs, Promise<string>>();
+const servers = new Map<StoreProgram, Promise<string>>();
 afterAll(() => {
   for (const stop of stops.splice(0)) stop();
 });
 const stops: (() => void)[] = [];
 
-function has(program: string): boolean {
-  return spawnSync('which', [program]).status === 0;
-}
-
 /** Starts the server once for this file; resolves with its endpoint. */
-function start(name: keyof typeof programs): Promise<string> {
+function start(name: StoreProgram): Promise<string> {
   let starting = servers.get(name);
   if (starting === undefined) servers.set(name, (starting = launch(name)));
   return starting;
 }
 
-async function launch(name: keyof typeof programs): Promise<string> {
+async function launch(name: StoreProgram): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'backwire-test-'));
-  const [port, other] = [await freePort(), await freePort()];
-  const url = `http://127.0.0.1:${port}`;
-  const peer = `http://127.0.0.1:${other}`;
-  const redis = ['--port', `${port}`, '--bind', '127.0.0.1', '--dir', directory, '--save', '', '--loglevel', 'warning'];
-  const etcd = [
-    ...['--data-dir', directory, '--listen-client-urls', url, '--advertise-client-urls', url],
-    ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', `default=${peer}`],
-  ];
-  const child = spawn(programs[name], name === 'etcd' ? etcd : redis, { stdio: 'ignore' });
+  const [port, peerPort] = (await freePorts(2)) as [number, number];
+  const child = spawn(STORE_PROGRAMS[name], storeFlags(name, directory, port, peerPort), { stdio: 'ignore' });
   stops.push(() => {
     child.kill('SIGKILL');
     rmSync(directory, { recursive: true, force: true });
@@ -65,15 +53,7 @@ async function launch(name: keyof typeof programs): Promise<string> {
   return `127.0.0.1:${port}`;
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
-const kinds: [string, () => Promise<Open>, (keyof typeof programs)?][] = [
+const kinds: [string, () => Promise<Open>, StoreProgram?][] = [
   [
     'memory',
     async () => {
@@ -169,8 +149,8 @@ async function take(events: AsyncIterable<StoreEvent>, count: number): Promise<s
 
 for (const [name, prepare, needs] of kinds) suite(name, prepare, needs);
 
-function suite(name: string, prepare: () => Promise<Open>, needs: keyof typeof programs | undefined): void {
-  const skip = needs !== undefined && !has(programs[needs]);
+function suite(name: string, prepare: () => Promise<Open>, needs: StoreProgram | undefined): void {
+  const skip = needs !== undefined && !isInstalled(needs);
   describe.skipIf(skip)(skip ? `${name} (skipped: no ${needs} on this machine)` : name, () => promises(prepare));
 }
 

@@ -31,7 +31,8 @@ export function getTotalNorm(tensors: Iterable<Tensor>, options: ClipOptions = {
   const total = noGrad(() =>
     sweep(() => {
       const list = [...tensors];
-      const norms = list.map((t) => norm(t.detach().toDense(), p).to(isWide(list) ? 'float64' : 'float32'));
+      const dtype = isWide(list) ? 'float64' : 'float32';
+      const norms = list.map((t) => norm(t.detach().toDense(), p).to(dtype));
       return norms.length === 0 ? zeros([]) : norm(stack(norms), p);
     }),
   );
@@ -72,11 +73,16 @@ function isWide(tensors: readonly Tensor[]): boolean {
   return tensors.some((t) => t.dtype === 'float64');
 }
 
+/** What scales gradients of norm `total` to `maxNorm`, in the precision of that norm: 1 where they are short enough. */
+export function clipFactor(maxNorm: number, total: number, wide: boolean): number {
+  const rounded = wide ? Number : Math.fround;
+  return Math.min(1, rounded(maxNorm / rounded(total + 1e-6)));
+}
+
 /** Scales tensors in place so that their norm, `total`, becomes at most `maxNorm`. */
 export function clipGradsWithNorm_(grads: Iterable<Tensor>, maxNorm: number, total: number): void {
   const list = [...grads];
-  const rounded = isWide(list) ? Number : Math.fround;
-  const factor = Math.min(1, rounded(maxNorm / rounded(total + 1e-6)));
+  const factor = clipFactor(maxNorm, total, isWide(list));
   noGrad(() => {
     for (const grad of list) if (factor !== 1) (grad.sparse?.values ?? grad.detach()).mul_(factor);
   });

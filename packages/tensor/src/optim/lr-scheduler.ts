@@ -163,8 +163,9 @@ abstract class BySettings<O extends object, Given extends object = object> exten
   constructor(optimizer: Scheduled, options: O, defaults: Required<O>, given: Given = {} as Given) {
     super(optimizer);
     const { name } = this.constructor;
+    const known = Object.keys(defaults).join(', ');
     if (typeof options !== 'object')
-      throw new TypeError(`${name} takes its options as an object { ${Object.keys(defaults).join(', ')} }, got ${kindOf(options)}`); // prettier-ignore
+      throw new TypeError(`${name} takes its options as an object { ${known} }, got ${kindOf(options)}`);
     checkOptionNames(options, new Set(Object.keys(defaults)), name);
     this.settings = { ...defaults, ...(defined(options) as Required<O>), ...given };
     checkNumbers(this.settings, name);

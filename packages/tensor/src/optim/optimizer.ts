@@ -205,7 +205,8 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
         `the optimizer has ${this.params.length} parameters, but was given ${grads.length} gradients: give null for none`,
       );
     }
-    for (const [g, { lr }] of this.groups.entries()) checkNumbers({ [`lr of group ${g}`]: lr }, nameOf(this));
+    for (const [g, { lr }] of this.groups.entries())
+      if (typeof lr !== 'number' || Number.isNaN(lr)) checkNumbers({ [`lr of group ${g}`]: lr }, nameOf(this));
     const given = this.params.map((param, i) => (grads === undefined ? param.meta?.grad : grads[i]) ?? null);
     // All of them before anything changes.
     this.eachIn(given, (i, grad) => this.checkGradient(i, grad));

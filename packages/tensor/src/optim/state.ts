@@ -122,9 +122,12 @@ function loadOne(
 /** Makes the accumulators what `param` is updated in now, as its values were made. */
 export function followDType(own: Remembered, param: Tensor): void {
   const dtype = workDType(param);
-  for (const [name, slot] of own.slots) {
-    const storage = convertedTo(dtype, over(new Storage(slot.peek().slice()), own.dtype, param.shape));
-    slot.release();
+  const converted = [...own.slots].map(([name, slot]) => {
+    const values = (): Storage => convertedTo(dtype, over(new Storage(slot.peek().slice()), own.dtype, param.shape));
+    return [name, sweep(values)] as const;
+  });
+  for (const [name, storage] of converted) {
+    own.slots.get(name)?.release();
     own.slots.set(name, storage);
   }
   own.dtype = dtype;

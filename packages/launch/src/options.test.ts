@@ -1,0 +1,85 @@
+/** @file What a program asks of `launch()`: options that are refused, how long workers are waited for, where they run. */
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative, resolve } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { launch } from './index.ts';
+
+const worker = resolve(import.meta.dirname, '../test/worker.ts');
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'backwire-launch-'));
+});
+afterEach(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe('launch()', () => {
+  it('refuses impossible numbers before it starts anything', async () => {
+    await expect(launch({ program: worker, processes: 0 })).rejects.toThrow(
+      'processes has to be a whole number from 1 to 4096, got 0',
+    );
+    for (const name of ['stopGraceMs', 'joinTimeoutMs', 'lastCallMs'])
+      for (const wrong of [NaN, -5, '3'])
+        await expect(launch({ program: worker, [name]: wrong })).rejects.toThrow(
+          `${name} has to be a number of millis`,
+        );
+    for (const [name, why] of [
+      ['FOO', "signals: there is no signal 'FOO'"],
+      ['SIGSTOP', "signals: no process can handle 'SIGSTOP'"],
+    ])
+      await expect(launch({ program: worker, signals: [name as never] })).rejects.toThrow(why);
+    await expect(launch({ program: worker, nodes: 2 })).rejects.toThrow('master port');
+    await expect(launch({ program: worker, processes: '2' as never })).rejects.toThrow("got the string '2'");
+  });
+
+  it('waits for workers as long as it is told, for ever too', async () => {
+    const program = join(folder, 'slow.mjs');
+    const listens = JSON.stringify(join(folder, 'listens'));
+    writeFileSync(
+      program,
+      `import { existsSync, writeFileSync } from 'node:fs';
+      process.on('SIGTERM', () => setTimeout(() => process.exit(0), 300));
+      if (process.env.RANK === '0') writeFileSync(${listens}, '');
+      setInterval(() => process.env.RANK === '1' && existsSync(${listens}) && process.exit(6), 20);`,
+    );
+    const { exits } = await launch({ program, processes: 2, stopGraceMs: Infinity, execArgv: [] });
+    expect(exits.map(({ code, signal }) => [code, signal])).toEqual([
+      [6, null],
+      [0, null],
+    ]);
+  });
+
+  it('runs workers in the folder that it is told', async () => {
+    writeFileSync(join(folder, 'here.mjs'), "import { writeFileSync } from 'node:fs'; writeFileSync('mark', '');");
+    expect(await launch({ program: 'here.mjs', cwd: folder })).toMatchObject({ ok: true });
+    expect(existsSync(join(folder, 'mark'))).toBe(true);
+    const nowhere = join(folder, 'nowhere');
+    await expect(launch({ program: worker, cwd: nowhere })).rejects.toThrow(
+      `'${nowhere}' for the workers is no folder`,
+    );
+  });
+
+  it('leads workers in another folder to the file of the secret', async () => {
+    writeFileSync(join(folder, 'secret'), 'a secret of a launch', { mode: 0o600 });
+    writeFileSync(
+      join(folder, 'tells.mjs'),
+      "import { writeFileSync } from 'node:fs'; writeFileSync('told', process.env.BACKWIRE_SECRET_FILE);",
+    );
+    vi.stubEnv('BACKWIRE_SECRET_FILE', relative('', join(folder, 'secret')));
+    try {
+      await launch({ program: 'tells.mjs', cwd: folder });
+      expect(readFileSync(join(folder, 'told'), 'utf8')).toBe(join(folder, 'secret'));
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  });
+
+  it('says that it needs a program', async () => {
+    for (const given of [{ processes: 2 }, { program: '' }])
+      await expect(launch(given as never)).rejects.toThrow(
+        "launch() needs the path of a program: launch({ program: 'worker.ts' }), got",
+      );
+  });
+});
