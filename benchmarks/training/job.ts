@@ -50,10 +50,16 @@ const NODE = ['--import', new URL('../plain.mjs', import.meta.url).href, '--cond
 /** What `processes.ts` gives to programs that it starts; examples give theirs to their workers. */
 const NODE_FLAGS = process.env['BENCH_NODE_FLAGS']?.split(' ') ?? [];
 
+/** Where `npm run setup:tensorflow` installs, which programs outside of the package find only when they are told. */
+const TENSORFLOW_SETUP = fileURLToPath(
+  new URL('../../packages/tensor/node_modules/.tensorflow/node_modules/', import.meta.url),
+);
+
 /** One thread a kernel for everybody. */
 export const ownEnvironment = (backend: string): Record<string, string> => ({
   OMP_NUM_THREADS: '1',
   BACKWIRE_BACKEND: backend,
+  ...(backend === 'tensorflow' ? { NODE_PATH: TENSORFLOW_SETUP } : {}),
 });
 
 /** Runs a program of Node; its output. */
