@@ -1083,8 +1083,8 @@ function checkKey(key) {
 	if (key.length * MAX_UNIT_BYTES > MOST_KEY_BYTES && new TextEncoder().encode(key).byteLength > MOST_KEY_BYTES) throw invalidArgument(\`a key has at most \${MOST_KEY_BYTES} bytes\`);
 	return key;
 }
-function closedError$1() {
-	return new RpcError("failed-precondition", "the store is closed");
+function closedError$1(sent = false) {
+	return new RpcError("failed-precondition", "the store is closed", { executed: sent ? "maybe" : "no" });
 }
 function describe(value) {
 	if (value === null || value === void 0) return String(value);
@@ -1363,7 +1363,7 @@ var EmbeddedLink = class {
 		if (deaf) this.connection?.destroy();
 		else this.connection?.close();
 		this.connection = void 0;
-		this.failAll(closedError$1());
+		this.failAll();
 	}
 	start(connection) {
 		this.connection = connection;
@@ -1455,11 +1455,11 @@ var EmbeddedLink = class {
 			this.closing.signal.addEventListener("abort", done, { once: true });
 		});
 	}
-	failAll(error) {
+	failAll() {
 		for (const table of [this.sent, this.queued]) {
 			for (const request of table.values()) {
 				clearTimeout(request.patience);
-				request.reject(error);
+				request.reject(closedError$1(request.sentAt !== Infinity));
 			}
 			table.clear();
 		}

@@ -63,9 +63,9 @@ export function addTo(key: string, value: Uint8Array | undefined, delta: bigint)
   return sum;
 }
 
-/** What is asked of a store that was closed fails with this. */
-export function closedError(): RpcError {
-  return new RpcError('failed-precondition', 'the store is closed');
+/** What is asked of a store that was closed fails with this. A request that was `sent` before may have been done. */
+export function closedError(sent = false): RpcError {
+  return new RpcError('failed-precondition', 'the store is closed', { executed: sent ? 'maybe' : 'no' });
 }
 
 function describe(value: unknown): string {

@@ -171,7 +171,7 @@ export class EmbeddedLink {
     if (deaf) this.connection?.destroy();
     else this.connection?.close();
     this.connection = undefined;
-    this.failAll(closedError());
+    this.failAll();
   }
 
   private start(connection: Connection): void {
@@ -277,11 +277,11 @@ export class EmbeddedLink {
     });
   }
 
-  private failAll(error: RpcError): void {
+  private failAll(): void {
     for (const table of [this.sent, this.queued]) {
       for (const request of table.values()) {
         clearTimeout(request.patience);
-        request.reject(error);
+        request.reject(closedError(request.sentAt !== Infinity));
       }
       table.clear();
     }

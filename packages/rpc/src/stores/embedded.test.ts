@@ -425,6 +425,17 @@ test('what was sent before the connection broke may have been done; what only wa
   await expect(store.add('n', 1n)).rejects.toMatchObject({ code: 'unavailable', executed: 'no', retryable: true });
 });
 
+test('a request that was sent before its store was closed may have been done', async () => {
+  const server = await serve();
+  const store = await client(server);
+  const sent = store.add('n', 1n);
+  const closed = store.close();
+  await expect(sent).rejects.toMatchObject({ code: 'failed-precondition', executed: 'maybe', retryable: false });
+  await expect(store.add('n', 1n)).rejects.toMatchObject({ code: 'failed-precondition', executed: 'no' });
+  await closed;
+  expect(text(await (await client(server)).get('n'))).toBe('1');
+});
+
 function breakConnections(store: EmbeddedStore): void {
   (store as unknown as { link: { connection: { destroy(): void } } }).link.connection.destroy();
 }

@@ -218,7 +218,8 @@ export class TorchClient {
     if (this.over !== undefined) return;
     this.over = error;
     this.signal?.removeEventListener('abort', this.onAbort);
-    this.pending?.reject(error);
+    const { code, message } = error;
+    this.pending?.reject(new RpcError(code, message, { executed: 'maybe', cause: error.cause ?? error }));
     this.pending = undefined;
   }
 }

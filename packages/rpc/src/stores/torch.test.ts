@@ -218,12 +218,17 @@ test('the client of torch stores: waiting, cancelling, a server that goes', asyn
   expect(Buffer.from(await two.waitFor('k')).toString()).toBe('value');
   const controller = new AbortController();
   const three = await torchClient(server.endpoint, { signal: controller.signal });
-  const cancelled = expect(three.waitFor('never')).rejects.toMatchObject({ code: 'cancelled' });
+  const cancelled = expect(three.waitFor('never')).rejects.toMatchObject({ code: 'cancelled', executed: 'maybe' });
   controller.abort();
   await cancelled;
-  const gone = expect(two.waitFor('never')).rejects.toMatchObject({ code: 'unavailable' });
+  const gone = expect(two.waitFor('never')).rejects.toMatchObject({
+    code: 'unavailable',
+    executed: 'maybe',
+    retryable: false,
+  });
   await server.close();
   await gone;
+  await expect(two.set('k', new Uint8Array(0))).rejects.toMatchObject({ code: 'unavailable', executed: 'no' });
   one.close();
   await expect(one.set('k', new Uint8Array(0))).rejects.toMatchObject({
     code: expect.stringMatching(/unavailable|failed-precondition/) as string,
