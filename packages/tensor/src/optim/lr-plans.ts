@@ -1,7 +1,7 @@
 /** @file Learning-rate schedules made of phases: one cycle, on a plateau, one scheduler after or over others. */
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { kindOf } from '../given.ts';
-import { LRScheduler } from './lr-scheduler.ts';
+import { LRScheduler, MultiplicativeLR } from './lr-scheduler.ts';
 import { checkAbove0, checkEach, checkNumbers, defined } from './options.ts';
 import type { Scheduled, ScheduledGroup } from './scheduled.ts';
 
@@ -252,7 +252,7 @@ export class ReduceLROnPlateau {
   }
 }
 
-/** One scheduler after the other: each from its milestone on, as if it began there. */
+/** One scheduler after the other: each from its milestone on, as if it began there; a MultiplicativeLR from the rate that it finds. */
 export class SequentialLR extends LRScheduler {
   private readonly schedulers: readonly LRScheduler[];
   private readonly milestones: readonly number[];
@@ -267,8 +267,9 @@ export class SequentialLR extends LRScheduler {
     this.schedulers = schedulers;
     this.milestones = milestones;
     // Each has set rates when it was made: those of the first count.
-    for (const group of optimizer.paramGroups) group.lr = group['initialLr'] as number;
-    restart(schedulers[0] as LRScheduler);
+    this.setInitial();
+    const [first] = schedulers as [LRScheduler];
+    if (!(first instanceof MultiplicativeLR)) restart(first);
     this.lastEpoch = 0;
     this.set(this.currentLrs());
   }
@@ -278,9 +279,8 @@ export class SequentialLR extends LRScheduler {
     const at = this.milestones.filter((milestone) => milestone <= next).length;
     const scheduler = this.schedulers[at] as LRScheduler;
     if (at > 0 && this.milestones[at - 1] === next) {
-      const groups = this.optimizer.paramGroups;
-      const began = groups.map((_, i) => this.note(i, 'initialLr'));
-      for (const [i, lr] of began.entries()) groups[i]!.lr = lr;
+      // A product goes on from the rate that there is, as in PyTorch.
+      if (!(scheduler instanceof MultiplicativeLR)) this.setInitial();
       restart(scheduler);
     } else scheduler.step();
     this.lastEpoch = next;
@@ -300,6 +300,12 @@ export class SequentialLR extends LRScheduler {
 
   protected rates(): number[] {
     return this.currentLrs();
+  }
+
+  private setInitial(): void {
+    const groups = this.optimizer.paramGroups;
+    const began = groups.map((_, i) => this.note(i, 'initialLr'));
+    for (const [i, lr] of began.entries()) groups[i]!.lr = lr;
   }
 }
 

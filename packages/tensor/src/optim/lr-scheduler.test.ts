@@ -189,6 +189,19 @@ describe('schedules of schedules', () => {
     expect(schedule.stateDict()).toEqual(before);
   });
 
+  // What PyTorch 2.13 sets, of 1 with a milestone at 3.
+  it.each<[string, (o: optim.Optimizer) => optim.lrScheduler.LRScheduler, readonly number[]]>([
+    ['LinearLR', (o) => new L.LinearLR(o, { startFactor: 0.5, totalIters: 3 }), [0.5, 2 / 3, 2.5 / 3, 0.75, 0.675]],
+    ['itself', (o) => new L.MultiplicativeLR(o, () => 0.8), [1, 0.8, 0.64, 0.576, 0.5184]],
+  ])('MultiplicativeLR goes on after %s in a SequentialLR', (_, first, rates) => {
+    const o = sgd();
+    const schedule = new L.SequentialLR(o, [first(o), new L.MultiplicativeLR(o, () => 0.9)], [3]);
+    for (const [step, rate] of rates.entries()) {
+      if (step > 0) schedule.step();
+      expect(schedule.getLastLr()[0]).toBeCloseTo(rate, 12);
+    }
+  });
+
   it('SequentialLR needs the rate that a group began with at a milestone', () => {
     const o = sgd();
     const schedule = new L.SequentialLR(o, parts(o), [2]);

@@ -153,7 +153,8 @@ export class LambdaLR extends ByFunction {
 /** The rate of the step before times what a function of the count gives. */
 export class MultiplicativeLR extends ByFunction {
   protected rates(): number[] {
-    return this.lastEpoch === 0 ? this.currentLrs() : this.times(this.currentLrs());
+    const made = this.getLastLr().length > 0;
+    return made ? this.times(this.currentLrs()) : this.currentLrs();
   }
 }
 
