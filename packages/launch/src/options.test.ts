@@ -1,5 +1,7 @@
 /** @file What a program asks of `launch()`: options that are refused, how long workers are waited for, where they run. */
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -16,7 +18,7 @@ afterEach(() => {
 });
 
 describe('launch()', () => {
-  it('refuses impossible numbers before it starts anything', async () => {
+  it('refuses impossible options before it starts anything', async () => {
     await expect(launch({ program: worker, processes: 0 })).rejects.toThrow(
       'processes has to be a whole number from 1 to 4096, got 0',
     );
@@ -30,8 +32,23 @@ describe('launch()', () => {
       ['SIGSTOP', "signals: no process can handle 'SIGSTOP'"],
     ])
       await expect(launch({ program: worker, signals: [name as never] })).rejects.toThrow(why);
+    await expect(launch({ program: worker, membership: 'foo' as never })).rejects.toThrow(
+      "membership is one of 'static', 'dynamic', got the string 'foo'",
+    );
+    await expect(launch({ program: worker, rendezvous: 'c10d' as never })).rejects.toThrow(
+      "rendezvous is one of 'hosted', 'etcd', 'redis', got the string 'c10d'",
+    );
     await expect(launch({ program: worker, nodes: 2 })).rejects.toThrow('master port');
     await expect(launch({ program: worker, processes: '2' as never })).rejects.toThrow("got the string '2'");
+  });
+
+  it('names the port that is taken where browsers would reach the store', async () => {
+    const holder = createServer().listen(0, '127.0.0.1');
+    await once(holder, 'listening');
+    const { port } = holder.address() as AddressInfo;
+    vi.stubEnv('BACKWIRE_STORE_WS', String(port));
+    await expect(launch({ program: worker })).rejects.toThrow(`port ${port} on 127.0.0.1 is already in use`);
+    holder.close();
   });
 
   it('waits for workers as long as it is told, for ever too', async () => {

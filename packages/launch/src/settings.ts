@@ -9,6 +9,9 @@ import type { LaunchOptions } from './options.ts';
 import type { StreamsOf } from './output-spec.ts';
 import type { StartedWorker } from './worker-process.ts';
 
+const MEMBERSHIPS = ['static', 'dynamic'] as const;
+const BACKENDS = ['hosted', 'etcd', 'redis'] as const;
+
 export const DEFAULT_SIGNALS: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'];
 
 /** Options with their defaults filled in. Times are milliseconds. */
@@ -66,7 +69,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
   const nodeRank = options.nodeRank === undefined ? undefined : whole('nodeRank', options.nodeRank, 0, nodes - 1);
   const minNodes = whole('minNodes', options.minNodes ?? nodes, 1, nodes);
   const several = nodes > 1;
-  const backend = options.rendezvous ?? 'hosted';
+  const backend = oneOf('rendezvous', BACKENDS, options.rendezvous ?? 'hosted');
   const masterPort = whole('masterPort', options.masterPort ?? 0, 0, 65_535);
   const maxRestarts = whole('maxRestarts', options.maxRestarts ?? 0, 0, Number.MAX_SAFE_INTEGER);
   // Launchers of several hosts have to agree on it without talking.
@@ -81,7 +84,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     program: options.program,
     nodes,
     minNodes,
-    membership: options.membership ?? 'static',
+    membership: oneOf('membership', MEMBERSHIPS, options.membership ?? 'static'),
     backend,
     nodeRank,
     localAddr: options.localAddr,
@@ -149,6 +152,11 @@ export function handledSignal(name: string, signal: string): NodeJS.Signals {
   if (!Object.hasOwn(constants.signals, signal)) throw new UsageError(`${name}: there is no signal '${signal}'`);
   if (signal === 'SIGKILL' || signal === 'SIGSTOP') throw new UsageError(`${name}: no process can handle '${signal}'`);
   return signal as NodeJS.Signals;
+}
+
+function oneOf<T extends string>(name: string, all: readonly T[], value: T): T {
+  if (all.includes(value)) return value;
+  throw new UsageError(`${name} is one of ${all.map((one) => `'${one}'`).join(', ')}, got ${shown(value)}`);
 }
 
 function whole(name: string, value: number, least: number, most: number): number {
