@@ -7,6 +7,7 @@ import {
   isNaNs,
   isOverflow,
   isSecond,
+  isSlope,
   largestOf,
   smallestOf,
   someInput,
@@ -71,7 +72,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'second derivatives at edges',
     reason:
-      'the second derivative of pow, addcdiv, mish, asinh, atanh, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity; that of PyTorch, some of whose terms are zero times infinity there, is NaN',
+      'the second derivative of pow, addcdiv, mish, asinh, atanh, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity, and of a product in what is NaN; that of PyTorch, some of whose terms are zero times infinity or NaN there, is NaN',
     holds: (found) =>
       isSecond(found.program) &&
       isSlope(found) &&
@@ -79,7 +80,7 @@ export const SLOPES: readonly Explanation[] = [
       !found.difference.ours.endsWith('NaN') &&
       someInput(found.program, (line) => smallestOf(line, true) === 0 || isExtreme(line) || isInfinite(line)) &&
       someStatement(found.program, (line) =>
-        /^(pow|addcdiv|mish|asinh|atanh|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod)\b/.test(
+        /^(pow|addcdiv|mish|asinh|atanh|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod|prod)\b/.test(
           line.op,
         ),
       ),
@@ -214,10 +215,6 @@ function hasZero(seen: Seen | undefined): boolean {
 /** As the weight and the bias of channels. */
 function isVector(seen: Seen | undefined): boolean {
   return isTensor(seen) && seen.shape.length === 1;
-}
-
-function isSlope({ program, difference }: Found): boolean {
-  return difference.kind === 'gradient' || (difference.kind === 'value' && isSecond(program));
 }
 
 /** Whether both answers are apart by no more than so many units in the last place of the largest element. */

@@ -123,6 +123,16 @@ export const VALUES: readonly Explanation[] = [
       someStatement(program, (line) => line.ts.includes('sparseCooTensor')),
   },
   {
+    name: 'parts of complex convolutions',
+    reason:
+      'each part of a complex convolution is the sum of its own terms; PyTorch takes it from a convolution of the sums of parts, which lose what is small beside the largest numbers',
+    holds: ({ program, difference, torchs }) =>
+      difference.kind === 'value' &&
+      isComplex(torchs.seen[difference.path]) &&
+      someInput(program, isExtreme) &&
+      someStatement(program, (line) => /^conv/.test(line.op)),
+  },
+  {
     name: 'zeros of complex differences',
     reason:
       'a difference of complex numbers subtracts their parts; PyTorch multiplies the second by -1 + 0i, which may turn the sign of a zero and with it the branch of a root after it',

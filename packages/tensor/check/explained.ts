@@ -13,6 +13,7 @@ import {
   isNaNs,
   isState,
   isSecond,
+  isSlope,
   isZero,
   nearlyDoubles,
   smallestOf,
@@ -153,13 +154,14 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'changed and then refused',
     reason:
-      'what is refused changes nothing; some operations of PyTorch, and steps of its optimisers, have written part of their result before they refuse',
+      'what is refused changes nothing; some operations of PyTorch, and steps of its optimisers, have written part of their result before they refuse, and tables with maxNorm have shortened rows',
     holds: ({ difference, torchs, program }) =>
       difference.kind === 'value' &&
       torchs.refusal !== undefined &&
-      program.lines.some(
-        (line, at) => at >= (torchs.refusal?.at ?? 0) && !isInput(line) && /^(inPlace|step)$/.test(line.rounding),
-      ),
+      (someStatement(program, (line) => /^(nn\.)?embedding/i.test(line.op)) ||
+        program.lines.some(
+          (line, at) => at >= (torchs.refusal?.at ?? 0) && !isInput(line) && /^(inPlace|step)$/.test(line.rounding),
+        )),
   },
   {
     name: 'changed after pow_',
@@ -342,10 +344,10 @@ export const EXPLANATIONS: readonly Explanation[] = [
     name: 'slope of NaN',
     reason:
       'the slope of hardSwish, hardtanh, relu6, softshrink, hardshrink, elu, celu and selu at NaN, and the second one of huberLoss and smoothL1Loss, is that beyond the bend, as in most loops of PyTorch, or in those of its that take few elements; others have another',
-    holds: ({ difference, program }) =>
-      difference.kind === 'gradient' &&
-      /NaN|^0$/.test(difference.torchs) &&
-      someStatement(program, (line) =>
+    holds: (found) =>
+      isSlope(found) &&
+      /NaN|^0$/.test(found.difference.torchs) &&
+      someStatement(found.program, (line) =>
         /hardSwish|Hardswish|relu6|ReLU6|hardtanh|Hardtanh|(soft|hard)shrink|huberLoss|smoothL1Loss|^(nn\.)?(s|c)?elu$/i.test(
           line.op,
         ),

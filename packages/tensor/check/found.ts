@@ -146,6 +146,11 @@ export function isSecond(program: Program): boolean {
   return someStatement(program, (line) => /createGraph|secondly/.test(line.ts));
 }
 
+/** Whether what differs is a gradient, be it one that is differentiated again. */
+export function isSlope({ program, difference }: Found): boolean {
+  return difference.kind === 'gradient' || (difference.kind === 'value' && isSecond(program));
+}
+
 export function isZero(seen: Seen | undefined): boolean {
   if (!isTensor(seen)) return false;
   const values = elements(seen.data, seen.dtype);
