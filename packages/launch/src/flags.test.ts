@@ -1,11 +1,15 @@
 /** @file Flags in all their spellings, and what is wrong with wrong ones. */
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { FLAGS, parseFlags, strayFlag } from './flags.ts';
 import { launchOptions } from './run-command.ts';
 
 const parse = (argv: readonly string[], env: NodeJS.ProcessEnv = {}) => parseFlags(argv, env);
 const options = (argv: readonly string[], env: NodeJS.ProcessEnv = {}) =>
   launchOptions(parseFlags([...argv, 'p.ts'], env));
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
 
 describe('parseFlags', () => {
   it('reads every flag with dashes, with underscores, with = and from its PET_ variable', () => {
@@ -98,7 +102,7 @@ describe('launchOptions', () => {
     [['--nnodes', '1:4'], 'flag --nnodes: 1 to 4 hosts need --rdzv-backend c10d, etcd or redis'],
     [['--nnodes', '4:1', '--rdzv-backend', 'c10d'], 'flag --nnodes: 1 is less than 4'],
     [['--membership', 'open'], "flag --membership: 'open' is neither static nor dynamic"],
-    [['--rdzv-backend', 'etcd'], 'flag --rdzv-backend etcd needs --rdzv-endpoint'],
+    [['--rdzv-backend', 'etcd'], 'flag --rdzv-backend etcd needs --rdzv-endpoint, or an address such as etcds://… in'],
     [['--nnodes', '2', '--node-rank', '2'], 'flag --node-rank: 2 is not below --nnodes'],
     [['--nnodes', '2', '--standalone'], 'flag --standalone is for one host'],
     [['--master-port', '70000'], 'flag --master-port: 70000 is above 65535'],
@@ -122,6 +126,16 @@ describe('launchOptions', () => {
     const refused = (): unknown => options([flag, value]);
     expect(refused).toThrow(`flag ${flag} takes no user and no password`);
     expect(refused).not.toThrow('hunter2');
+  });
+
+  it('takes the address of the rendezvous from the environment, where a password is not shown to all', () => {
+    const address = 'rediss://ann:hunter2@redis.example:6380/2';
+    vi.stubEnv('BACKWIRE_RENDEZVOUS', address);
+    expect(options(['--rdzv-backend', 'redis'])).toMatchObject({ rendezvous: 'redis', rendezvousStore: address });
+    const endpoint = options(['--rdzv-backend', 'redis', '--rdzv-endpoint', 'other']);
+    expect(endpoint).toMatchObject({ masterAddr: 'other', masterPort: 6379 });
+    expect(endpoint).not.toHaveProperty('rendezvousStore');
+    expect(options(['--rdzv-backend', 'c10d'])).not.toHaveProperty('rendezvousStore');
   });
 
   it('refuses to run nothing', () => {

@@ -29,7 +29,11 @@ export const FLAGS: readonly Flag[] = [
   { name: 'node-rank', value: 'N', help: "this host's number (default 0; assigned by the rendezvous with c10d)" },
   { name: 'standalone', help: 'one host, a free port: no other flag is needed' },
   { name: 'rdzv-backend', value: 'static|c10d|etcd|redis', help: 'how the hosts find each other (default static)' },
-  { name: 'rdzv-endpoint', value: 'HOST[:PORT]', help: 'where the rendezvous is' },
+  {
+    name: 'rdzv-endpoint',
+    value: 'HOST[:PORT]',
+    help: 'where the rendezvous is; of etcd or redis also by an address in BACKWIRE_RENDEZVOUS',
+  },
   { name: 'rdzv-id', value: 'ID', help: 'the name of this run, the same on every host' },
   { name: 'rdzv-conf', value: 'K=V,...', help: 'join_timeout=SECONDS, last_call_timeout=SECONDS' },
   { name: 'master-addr', value: 'HOST', help: 'where rank 0 is, for the static rendezvous (default 127.0.0.1)' },

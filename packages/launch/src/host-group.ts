@@ -2,7 +2,7 @@
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lease, Store } from '@backwire/rpc';
-import { joinAddress, newId, within, type StoreServer } from '@backwire/rpc/internal';
+import { joinAddress, withoutPassword, newId, within, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
 import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, HOST_PATIENCE_MS, POLL_MS, STORE_GRACE_MS, WAIT_NOTICE_MS } from './limits.ts';
@@ -185,7 +185,11 @@ export class HostGroup {
     const prefix = `${this.prefixOf(state.token)}${state.round}/`;
     const store = storeAddress(options, this.server?.port);
     this.forget();
-    this.forget = announce(options, joinAddress(store, prefix, this.server?.webSocketEndpoint), this.kept.path);
+    this.forget = announce(
+      options,
+      joinAddress(withoutPassword(store), prefix, this.server?.webSocketEndpoint),
+      this.kept.path,
+    );
     return {
       host: options.masterAddr,
       port: this.server?.port ?? options.masterPort,

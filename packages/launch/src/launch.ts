@@ -62,7 +62,7 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
 
 const OPTIONS = optionNames<LaunchOptions>()(
   'program args processes nodes minNodes membership nodeRank joinTimeoutMs lastCallMs rendezvous',
-  'localAddr local masterAddr masterPort runId role maxRestarts stopGraceMs env label inherit shown',
+  'rendezvousStore localAddr local masterAddr masterPort runId role maxRestarts stopGraceMs env label inherit shown',
   'redirects tee logDir stdout stderr signals signal native execArgv cwd onGroup onStart',
 );
 

@@ -38,6 +38,12 @@ describe('launch()', () => {
     await expect(launch({ program: worker, rendezvous: 'c10d' as never })).rejects.toThrow(
       "rendezvous is one of 'hosted', 'etcd', 'redis', got the string 'c10d'",
     );
+    for (const [rendezvous, rendezvousStore, why] of [
+      ['redis', 'etcd://:hunter2@a', "the rendezvous store 'etcd://a' is no address redis://… or rediss://…"],
+      ['etcd', 'etcds://a:99999', "the rendezvous store 'etcds://a:99999' is no address etcd://… or etcds://…"],
+      ['hosted', 'redis://:hunter2@a', "the rendezvous store 'redis://a' is for rendezvous 'etcd' or 'redis'"],
+    ] as const)
+      await expect(launch({ program: worker, rendezvous, rendezvousStore })).rejects.toThrow(why);
     await expect(launch({ program: worker, nodes: 2 })).rejects.toThrow('master port');
     await expect(launch({ program: worker, processes: '2' as never })).rejects.toThrow("got the string '2'");
   });

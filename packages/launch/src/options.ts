@@ -31,6 +31,12 @@ export interface LaunchOptions {
    * that any launcher may die. @default 'hosted'
    */
   rendezvous?: 'hosted' | 'etcd' | 'redis';
+  /**
+   * The address of that etcd or Redis in place of `masterAddr` and `masterPort`, for what these do not say: TLS, several servers, a
+   * database, a user. `'etcds://a:2379,b:2379'`, `'rediss://user:password@host:6380/0'`. The workers are given it; messages leave the
+   * user out.
+   */
+  rendezvousStore?: string;
   /** The address of this host that the others reach. @default the one from which the master address is reached */
   localAddr?: string;
   /** This launcher's part of the workers of its machine, when another program starts several launchers on it. @default all */

@@ -35,7 +35,9 @@ export async function openRendezvousStore(
 }
 
 /** What workers open. */
-export function storeAddress({ backend, masterAddr, masterPort }: LaunchSettings, port = masterPort): string {
+export function storeAddress(settings: LaunchSettings, port = settings.masterPort): string {
+  const { backend, masterAddr, rendezvousStore } = settings;
+  if (rendezvousStore !== undefined) return rendezvousStore;
   const host = masterAddr.includes(':') ? `[${masterAddr}]` : masterAddr;
   return `${backend === 'hosted' ? 'tcp' : backend}://${host}:${port}`;
 }

@@ -82,13 +82,22 @@ function where(values: ReadonlyMap<string, string>, scheduler: Scheduler | undef
     const { host, port } = parseEndpoint(endpoint, backend.port);
     return { ...hosts, masterAddr: host, masterPort: port };
   }
-  if (backend.rendezvous !== 'hosted') throw new UsageError(`flag --rdzv-backend ${name} needs --rdzv-endpoint`);
+  if (backend.rendezvous !== 'hosted') return { ...hosts, rendezvousStore: rendezvousStore(name) };
   const masterAddr = values.get('master-addr') ?? scheduler?.masterAddr;
   return {
     ...hosts,
     masterAddr: masterAddr === undefined ? '127.0.0.1' : bareAddress('flag --master-addr', masterAddr),
     masterPort: wholeFlag(values, 'master-port', DEFAULT_MASTER_PORT, 65_535),
   };
+}
+
+/** A password has no place among flags, which every user of a machine can read. */
+function rendezvousStore(backend: string): string {
+  const { BACKWIRE_RENDEZVOUS: address = '' } = process.env;
+  if (address !== '') return address;
+  throw new UsageError(
+    `flag --rdzv-backend ${backend} needs --rdzv-endpoint, or an address such as ${backend}s://… in BACKWIRE_RENDEZVOUS`,
+  );
 }
 
 function membershipOf(text: string | undefined): 'static' | 'dynamic' {

@@ -7,6 +7,7 @@ import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_LAST_CALL_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
 import type { LaunchOptions } from './options.ts';
 import type { StreamsOf } from './output-spec.ts';
+import { placeOf } from './rendezvous-address.ts';
 import type { StartedWorker } from './worker-process.ts';
 
 const MEMBERSHIPS = ['static', 'dynamic'] as const;
@@ -30,6 +31,8 @@ export interface LaunchSettings {
   readonly backend: 'hosted' | 'etcd' | 'redis';
   readonly masterAddr: string;
   readonly masterPort: number;
+  /** The address of that etcd or Redis, with its password, where it was given. */
+  readonly rendezvousStore: string | undefined;
   /** The address of this host that the others reach. */
   readonly localAddr: string | undefined;
   readonly runId: string;
@@ -70,7 +73,9 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
   const minNodes = whole('minNodes', options.minNodes ?? nodes, 1, nodes);
   const several = nodes > 1;
   const backend = oneOf('rendezvous', BACKENDS, options.rendezvous ?? 'hosted');
-  const masterPort = whole('masterPort', options.masterPort ?? 0, 0, 65_535);
+  const { rendezvousStore } = options;
+  const place = rendezvousStore === undefined ? options : placeOf(backend, rendezvousStore);
+  const masterPort = whole('masterPort', place.masterPort ?? 0, 0, 65_535);
   const maxRestarts = whole('maxRestarts', options.maxRestarts ?? 0, 0, Number.MAX_SAFE_INTEGER);
   // Launchers of several hosts have to agree on it without talking.
   const runId = options.runId ?? (several || backend !== 'hosted' ? 'run' : newId());
@@ -86,6 +91,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     minNodes,
     membership: oneOf('membership', MEMBERSHIPS, options.membership ?? 'static'),
     backend,
+    rendezvousStore,
     nodeRank,
     localAddr: options.localAddr,
     local: options.local ?? { first: 0, size: processes },
@@ -93,7 +99,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     masterPort,
     maxRestarts,
     runId,
-    masterAddr: bareAddress('masterAddr', options.masterAddr ?? '127.0.0.1'),
+    masterAddr: bareAddress('masterAddr', place.masterAddr ?? '127.0.0.1'),
     joinTimeoutMs: duration('joinTimeoutMs', options.joinTimeoutMs ?? DEFAULT_JOIN_TIMEOUT_MS),
     role: options.role ?? 'default',
     stopGraceMs: duration('stopGraceMs', options.stopGraceMs ?? DEFAULT_STOP_GRACE_MS),

@@ -12,6 +12,7 @@ import { launch, type LaunchOptions, type LaunchResult } from '../src/index.ts';
 /** Says who it is, then waits to be told: the file `end` ends all, `end.<rank>` one, with the code inside. */
 const WORKER = `#!/bin/sh
 echo $$ > "$1/pid.$RANK"
+echo "$BACKWIRE_STORE" > "$1/store.$RANK"
 echo "start rank=$RANK of=$WORLD_SIZE local=$LOCAL_RANK restarts=$BACKWIRE_RESTART_COUNT membership=$BACKWIRE_MEMBERSHIP pid=$$"
 while :; do
   if [ -f "$1/end.$RANK" ]; then code=$(cat "$1/end.$RANK"); rm "$1/end.$RANK"; exit "$code"; fi
@@ -81,6 +82,9 @@ afterEach(async () => {
 
 const end = (rank?: number, code = 0): void =>
   writeFileSync(join(folder, rank === undefined ? 'end' : `end.${rank}`), String(code));
+/** The addresses that so many workers were given. */
+const storesOf = (count: number): string[] =>
+  Array.from({ length: count }, (_, rank) => readFileSync(join(folder, `store.${rank}`), 'utf8').trim());
 const pidOf = (rank: number): number => Number(readFileSync(join(folder, `pid.${rank}`), 'utf8'));
 
 describe('a static group of one to three hosts', { timeout: 60_000 }, () => {
@@ -211,10 +215,10 @@ describe('a dynamic group', { timeout: 60_000 }, () => {
 
 for (const rendezvous of ['etcd', 'redis'] as const) {
   const missing = !isInstalled(rendezvous);
-  const serve = async (): Promise<Disposable> => {
+  const serve = async (...more: readonly string[]): Promise<Disposable> => {
     const data = mkdtempSync(join(tmpdir(), 'backwire-elastic-'));
     const flags = storeFlags(rendezvous, data, port, await freePort());
-    const server = spawn(STORE_PROGRAMS[rendezvous], flags, { stdio: 'ignore' });
+    const server = spawn(STORE_PROGRAMS[rendezvous], [...flags, ...more], { stdio: 'ignore' });
     return {
       [Symbol.dispose]: () => {
         server.kill('SIGKILL');
@@ -246,6 +250,21 @@ for (const rendezvous of ['etcd', 'redis'] as const) {
         const { store } = await openStore(`${rendezvous}://127.0.0.1:${port}`, { rank: 1, timeoutMs: 5_000 });
         expect([...(await store.list('')).keys()]).toEqual([]);
         await store.close();
+      });
+
+      it('of which an address says what host and port do not', async () => {
+        const [flags, address] =
+          rendezvous === 'redis'
+            ? [['--requirepass', 'hunter2'], `redis://:hunter2@127.0.0.1:${port}/3`]
+            : [[], `etcd://127.0.0.1:${await freePort()},127.0.0.1:${port}`];
+        using _ = await serve(...flags);
+        const all = { nodes: 2, rendezvous, rendezvousStore: address };
+        const [a, b] = [new Host(all), new Host(all)];
+        await Promise.any([a.sees('start rank=1'), b.sees('start rank=1')]);
+        await vi.waitFor(() => expect(storesOf(2)).toEqual([address, address]));
+        end();
+        expect([(await a.result).ok, (await b.result).ok]).toEqual([true, true]);
+        expect(a.lines.concat(b.lines).join('\n')).not.toContain('hunter2');
       });
 
       it('a launcher that begins again at once waits for the lease of the one that was killed', async () => {

@@ -11,6 +11,6 @@ export { findKeys } from './security/secret.ts';
 export { resolveSecurity } from './security/policy.ts';
 export { Inspector, type GroupLook, type InspectorOptions, type WorkerLook } from './inspection/inspector.ts';
 export { Session } from './protocol/session.ts';
-export { joinAddress, splitAddress } from './stores/address.ts';
+export { joinAddress, splitAddress, withoutPassword } from './stores/address.ts';
 export { announceGroup, runningGroups, userFolder, type RunningGroup } from './stores/registry.ts';
 export { removeFoldersOf } from './transports/socket-folders.ts';
