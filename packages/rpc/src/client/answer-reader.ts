@@ -1,5 +1,11 @@
 /** @file The answers of one peer: read from its frames, and given to the calls that wait for them. */
-import { frameTensors, type IncomingTensors } from '@backwire/wire/internal';
+import {
+  type FrameHeader,
+  FrameKind,
+  frameTensors,
+  protocolError,
+  type IncomingTensors,
+} from '@backwire/wire/internal';
 import type { Tensor } from '@backwire/tensor';
 import type { Environment } from '../base/environment.ts';
 import type { IncomingFrame, RawFrame } from '../session/incoming-frame.ts';
@@ -29,15 +35,17 @@ export class AnswerReader implements Claim {
   arrived(frame: RawFrame): void {
     const { header, bytes, end } = frame;
     const { receiver } = this.peer;
-    const done = receiver.deliverTable(frame);
     const wanted = this.calls.expects(header.id, this.peer);
+    if (wanted) this.checkTurn(header);
+    const done = receiver.deliverTable(frame);
     let tensors: IncomingTensors | undefined;
     if (header.descriptorLength > 0 || header.tensorCount > 0) {
       try {
         tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
       } catch (error) {
         for (const fn of done) fn();
-        this.calls.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
+        // A call of another peer is not this one's to fail.
+        if (wanted) this.calls.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
         return;
       }
     }
@@ -54,8 +62,18 @@ export class AnswerReader implements Claim {
       else this.assembled(arrived, tensors);
       return;
     }
-    this.answers.assembling(header.id, header.kind, header.seq);
+    const { id, kind, seq } = header;
     receiver.assemble(frame, tensors, done, this);
+    // Behind it: a stream that has too many items already gives this one up.
+    this.answers.assembling(id, kind, seq);
+  }
+
+  /** A call has one answer, and only a stream has items: what else came with storages would have no bound. */
+  private checkTurn({ id, kind }: FrameHeader): void {
+    const call = this.calls.get(id);
+    if (kind === FrameKind.STREAM_ITEM) {
+      if (call?.mode !== 'stream') throw protocolError('an item for a call of no stream');
+    } else if (call?.answering === true) throw protocolError('a second answer to a call');
   }
 
   /** All bytes of an answer are there. What they say may still be wrong: that is the call's affair. */

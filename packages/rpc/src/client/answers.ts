@@ -28,7 +28,9 @@ export class Answers {
   /** A part of an answer whose storages are still on their way; a stream keeps its place. */
   assembling(id: number, kind: FrameKind, seq: number): void {
     const call = this.calls.get(id);
-    if (call?.mode === 'stream' && kind === FrameKind.STREAM_ITEM) (call.answer as StreamAnswer).expect(seq);
+    if (call === undefined) return;
+    if (kind === FrameKind.STREAM_ITEM) (call.answer as StreamAnswer).expect(seq);
+    else call.answering = true;
   }
 
   /** An answer, or one item of it, is complete. */

@@ -166,16 +166,17 @@ export class OpenCalls {
     if (next !== Infinity) this.arm(next);
   }
 
-  /** Takes back what the peer need not have: an unsent frame, storages on their way. Says whether the handler can have run. */
+  /** Takes back what the peer need not have: an unsent frame, storages on their way, either way. Says whether the handler can have run. */
   private withdraw(call: PendingCall, why: CancelReason): Executed {
     if (call.seq === 0) {
       call.withdrawn = true;
       this.undelivered(call);
       return 'no';
     }
-    const { sender } = call.peer;
+    const { receiver, sender } = call.peer;
     const incomplete = call.hasBodies && sender.dropBodies(call.seq);
     sender.sendId(FrameKind.CANCEL, call.id, why);
+    receiver.giveUpAnswers(call.id);
     return incomplete ? 'no' : 'maybe';
   }
 

@@ -54,6 +54,7 @@ interface Rare {
   withdrawn?: boolean;
   heldBack?: boolean;
   raw?: boolean;
+  answering?: boolean;
   deadline?: number;
   follower?: CallFollower | undefined;
   scope?: CurrentScope;
@@ -133,6 +134,13 @@ export class PendingCall implements Ticket {
   }
   set raw(value: boolean) {
     this.seldom.raw = value;
+  }
+  /** Whether its answer is here but for storages that are on their way. */
+  get answering(): boolean {
+    return this.rare?.answering === true;
+  }
+  set answering(value: boolean) {
+    this.seldom.answering = value;
   }
   get follower(): CallFollower | undefined {
     return this.rare?.follower;

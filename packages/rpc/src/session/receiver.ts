@@ -200,6 +200,12 @@ export class Receiver {
     for (const [seq, assembly] of this.assemblies) if (assembly.claim === claim) this.lose(seq);
   }
 
+  /** Withdraws what is still arriving of the answers to a call of this side. */
+  giveUpAnswers(id: number): void {
+    for (const [seq, { arrived }] of this.assemblies)
+      if (arrived.id === id && arrived.kind !== FrameKind.CALL) this.lose(seq);
+  }
+
   /** Delivers the entries of a frame's header table in order. */
   deliverTable({ header, bytes, end }: RawFrame): readonly (() => void)[] {
     if (header.tableLength === 0) return NOTHING;
