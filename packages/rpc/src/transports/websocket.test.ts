@@ -1,12 +1,13 @@
 /** @file WebSockets: who may upgrade, and sockets that cannot be paused. */
 import { once } from 'node:events';
 import { get } from 'node:http';
-import { connect } from 'node:net';
-import { afterEach, expect, test } from 'vitest';
+import { connect, Server, type Socket } from 'node:net';
+import { afterEach, expect, test, vi } from 'vitest';
 import { WebSocket } from 'ws';
-import { MAX_HALF_OPEN } from '../security/handshake.ts';
+import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import type { Connection, Listener } from './transport.ts';
+import { REFUSALS } from './websocket-client.ts';
 import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
 import { webSocketToken, webSocketTransport } from './websocket.ts';
 
@@ -15,6 +16,7 @@ const other = findKeys({ secret: 'another secret, as long as it', env: {} }) as 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+  vi.restoreAllMocks();
 });
 
 async function serve(options = {}): Promise<{ listener: Listener; accepted: Connection[]; port: number }> {
@@ -107,6 +109,51 @@ test('plain HTTP, noise and those who only wait are turned away', async () => {
   const connection = await webSocketTransport({ group: 'g', keys }).dial(listener.endpoint);
   cleanups.push(() => connection.destroy());
   expect(accepted).toHaveLength(1);
+});
+
+/** A request to upgrade whose sender neither reads on nor ends its side. */
+async function stubborn(port: number, protocols: string): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => undefined);
+  cleanups.push(() => socket.destroy());
+  const key = 'sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==';
+  const upgrade = `connection: upgrade\r\nupgrade: websocket\r\n${key}\r\nsec-websocket-protocol: ${protocols}`;
+  socket.write(`GET /backwire HTTP/1.1\r\nhost: x\r\n${upgrade}\r\n\r\n`);
+  await once(socket, 'data');
+  return socket;
+}
+
+/** Connections that a server has. */
+const connectionsOf = (server: Server): Promise<number> =>
+  new Promise((resolve) => server.getConnections((_error, count) => resolve(count)));
+
+test('who is refused and does not hang up is hung up on', async () => {
+  const servers: Server[] = [];
+  const noted = vi.spyOn(Server.prototype, 'listen').mockImplementation(function (this: Server, ...args: unknown[]) {
+    servers.push(this);
+    noted.mockRestore();
+    return (this.listen as (...args: unknown[]) => Server)(...args);
+  });
+  const { port } = await serve();
+  const [server] = servers as [Server];
+  for (let i = 0; i < 20; i++) await stubborn(port, 'nothing');
+  await expect.poll(() => connectionsOf(server)).toBe(0);
+  // These are opened to be told why, and closed; they do not answer.
+  vi.spyOn(console, 'warn').mockImplementation(() => undefined);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  for (let i = 0; i < 20; i++) await stubborn(port, `backwire.v1, ${REFUSALS.secret}`);
+  expect(await connectionsOf(server)).toBe(20);
+  vi.advanceTimersByTime(HANDSHAKE_TIMEOUT_MS);
+  vi.useRealTimers();
+  await expect.poll(() => connectionsOf(server)).toBe(0);
+});
+
+test('those that are refused count among the strangers: the oldest makes room', async () => {
+  vi.spyOn(console, 'warn').mockImplementation(() => undefined);
+  const { port } = await serve();
+  const oldest = await stubborn(port, `backwire.v1, ${REFUSALS.secret}`);
+  const idle = Array.from({ length: MAX_HALF_OPEN }, () => connect(port, '127.0.0.1').on('error', () => undefined));
+  cleanups.push(() => idle.forEach((socket) => socket.destroy()));
+  await once(oldest.resume(), 'end');
 });
 
 test('messages that are text or too long end the connection', async () => {

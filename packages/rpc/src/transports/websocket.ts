@@ -44,6 +44,8 @@ const encoder = new TextEncoder();
 const PATH = '/backwire';
 /** The head of an HTTP request to upgrade. */
 const MAX_HEADER_BYTES = 8_192;
+/** How often those are looked for who take too long over theirs: Node does it every half minute. */
+const CHECK_STRANGERS_MS = 1_000;
 /** Lines about refused pages that one listener prints, and what of an origin they show. */
 const MAX_NOTES = 32;
 const MAX_ORIGIN = 200;
@@ -90,12 +92,16 @@ async function listen(
   }
   const [{ createServer }, { WebSocketServer }] = await Promise.all([import('node:http'), loadWs()]);
   const http = createServer(
-    { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: HANDSHAKE_TIMEOUT_MS },
+    {
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: HANDSHAKE_TIMEOUT_MS,
+      connectionsCheckingInterval: CHECK_STRANGERS_MS,
+    },
     (_request, response) => {
       response.writeHead(426, { connection: 'close' }).end();
     },
   );
-  // Connections that have not asked to upgrade yet.
+  // Connections that have not been let in: those that are refused stay among them until they are gone.
   const strangers = strangersOf(http);
   const upgrades = new WebSocketServer({
     noServer: true,
@@ -108,19 +114,21 @@ async function listen(
   const refusals = { secret: refusing('secret'), origin: refusing('origin') };
   const notes = new RefusalNotes();
   http.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    strangers.delete(request.socket);
     socket.on('error', () => undefined);
     const refusal = refusalOf(options, request);
     if (refusal !== undefined) {
       notes.refused(request, refusal);
       if (refusal !== 'nonsense' && offeredBy(request).includes(REFUSALS[refusal])) {
-        refusals[refusal].handleUpgrade(request, socket, head, (accepted) => accepted.close());
+        refusals[refusal].handleUpgrade(request, socket, head, hangUp);
         return;
       }
+      // Whoever does not end his side would keep it half open for good.
+      socket.once('finish', () => socket.destroy());
       socket.end('HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-length: 0\r\n\r\n');
       return;
     }
     upgrades.handleUpgrade(request, socket, head, (accepted) => {
+      strangers.delete(request.socket);
       const { remoteAddress = '?', remotePort = 0 } = request.socket;
       onConnection(new WebSocketConnection(accepted, `ws://${hostText(remoteAddress)}:${remotePort}`, UNPROTECTED));
     });
@@ -131,6 +139,13 @@ async function listen(
   const advertised = at.advertise ?? reachable(host);
   const endpoint = advertised.includes('://') ? advertised : `ws://${hostText(advertised)}:${port}${PATH}`;
   return listenerAt(endpoint, at.signal, () => void http.close());
+}
+
+/** Ends a WebSocket that was opened only to say why it is refused, whether its page answers or not. */
+function hangUp(refused: Ws.WebSocket): void {
+  refused.close();
+  const timer = setTimeout(() => refused.terminate(), HANDSHAKE_TIMEOUT_MS);
+  refused.once('close', () => clearTimeout(timer));
 }
 
 /** Why a request is not let in; undefined when it is. 'nonsense': it is none of ours. */
