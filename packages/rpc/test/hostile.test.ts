@@ -12,6 +12,7 @@ import {
 import { zeros } from '@backwire/tensor';
 import { encodeValue } from '@backwire/wire';
 import { rpcFunction, rpcInfo, rpcSync } from '../src/index.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { until } from './cluster.ts';
 import { behaves, echo, impostor, openLink, writeMessage, type Talk } from './impostor.ts';
 
@@ -168,6 +169,35 @@ describe('a peer that breaks the protocol', () => {
     Object.defineProperty(peer.sender, 'congested', { get: () => true });
     flood(40);
     await until(() => talk.connection.closed, 'the link is broken off');
+  });
+
+  it.each<[string, { callId: number; flags: number }[]]>([
+    [
+      'two streams under one number',
+      [
+        { callId: 7, flags: FrameFlag.STREAM },
+        { callId: 7, flags: FrameFlag.STREAM },
+      ],
+    ],
+    ['a stream without a number', [{ callId: 0, flags: FrameFlag.STREAM }]],
+    ['a stream whose items it does not want', [{ callId: 7, flags: FrameFlag.STREAM | FrameFlag.ONEWAY }]],
+    ['an answer to a call without a number', [{ callId: 0, flags: 0 }]],
+  ])('asks for %s: it loses its link, and nothing of it stays', async (_, calls) => {
+    const { talk, peer, agent } = await openLink();
+    const { handlers } = (agent as Agent).dispatcher;
+    talk.write((writer) =>
+      calls.forEach(({ callId, flags }, i) =>
+        writeMessage(
+          writer,
+          encodeValue([]).bytes,
+          { kind: FrameKind.CALL, seq: i + 1, callId, fn: 1, flags },
+          i === 0 ? 'hostile/count' : undefined,
+        ),
+      ),
+    );
+    await until(() => talk.connection.closed, 'the link is broken off');
+    peer.close();
+    await until(() => handlers.active === 0, 'no handler runs');
   });
 
   it('announces 900 MiB: they are taken as they come, and given back with its link', async () => {

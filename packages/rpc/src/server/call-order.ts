@@ -44,7 +44,7 @@ export class CallOrder {
       start();
       return;
     }
-    if (call.id !== 0) call.origin.open.set(call.id, call);
+    call.origin.open.set(call.id, call);
     if (!isOrdered(call)) {
       Promise.all(pending).then(start, (error: unknown) => refuse(RpcError.from(error)));
       return;

@@ -77,14 +77,14 @@ export class CallRunner {
 
   /** When a slot is free, or else when its peer takes answers again. */
   private startLater(call: InboundCall, type: number, slots: ConcurrencyLimit | undefined): void {
-    if (call.id !== 0) call.origin.open.set(call.id, call);
+    call.origin.open.set(call.id, call);
     const start = (): void => this.start(call, type);
     if (slots === undefined) call.peer.sender.whenClear(start);
     else call.leaveLine = slots.wait(call.origin.share, start);
   }
 
   private completeLater(call: InboundCall, later: Promise<unknown>, type: number): void {
-    if (call.id !== 0) call.origin.open.set(call.id, call);
+    call.origin.open.set(call.id, call);
     later.then(
       (value) => this.complete(call, value, type),
       (error: unknown) => this.handlers.fail(call, error),
@@ -105,7 +105,7 @@ export class CallRunner {
           this.complete(call, result, type);
           return undefined;
         }
-        if (call.id !== 0) call.origin.open.set(call.id, call);
+        call.origin.open.set(call.id, call);
         return promise.then((value) => this.complete(call, value, type));
       });
     } catch (error) {
@@ -117,7 +117,7 @@ export class CallRunner {
 
   /** A call with a key: joins the one that runs under it, or gets its outcome. */
   private once(call: InboundCall, definition: Definition, type: number): void {
-    if (call.id !== 0) call.origin.open.set(call.id, call);
+    call.origin.open.set(call.id, call);
     const run = async (began: () => void): Promise<RpcMessage> => {
       if (!call.holdsSlot) await this.handlers.takeSlot(call);
       began();
@@ -144,7 +144,7 @@ export class CallRunner {
 
   private complete(call: InboundCall, value: unknown, type: number): void {
     if ((call.flags & FrameFlag.STREAM) !== 0) {
-      if (call.id !== 0) call.origin.open.set(call.id, call);
+      call.origin.open.set(call.id, call);
       pumpStream(this.handlers, call, value).then(
         () => this.handlers.over(call),
         (error: unknown) => this.handlers.fail(call, error),

@@ -135,7 +135,7 @@ export class Dispatcher implements CallServer {
     if (call.state === 'over') return;
     this.order.drop(call);
     call.finish();
-    if (call.id !== 0) call.origin.open.delete(call.id);
+    call.origin.open.delete(call.id);
     if ((call.flags & FrameFlag.ONEWAY) === 0) this.handlers.answers.error(call, encodeSystemError(error));
     this.handlers.answers.credit(call);
   }

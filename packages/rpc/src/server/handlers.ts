@@ -80,7 +80,7 @@ export class Handlers implements StreamHost {
   /** This worker stood still and does not know yet whether it is a member. */
   isHeld(call: InboundCall, start: () => void): boolean {
     if (!this.stallGuard.holds(call, start)) return false;
-    if (call.id !== 0) call.origin.open.set(call.id, call);
+    call.origin.open.set(call.id, call);
     return true;
   }
 
@@ -126,7 +126,7 @@ export class Handlers implements StreamHost {
     this.environment.observers.current?.handled?.(call, error);
     this.slots.give(call);
     call.finish();
-    if (call.id !== 0 && call.origin.open.size > 0) call.origin.open.delete(call.id);
+    if (call.origin.open.size > 0) call.origin.open.delete(call.id);
     if (call.counted) {
       call.counted = false;
       this.active--;

@@ -46,7 +46,7 @@ export function withoutSlot<T>(promise: Promise<T>): Promise<T> {
 /** Whose a call is, and who runs it. */
 export interface CallOrigin {
   readonly peer: Peer;
-  /** Its calls that are not over, by the caller's number for them. */
+  /** Its calls that are not over, by their numbers. */
   readonly open: Map<number, InboundCall>;
   readonly slots: SlotLender;
   /** What its calls have of the slots. */
@@ -71,7 +71,7 @@ const NO_ARGS: readonly unknown[] = Object.freeze([]);
 
 export class InboundCall implements CallContext, Claim {
   readonly origin: CallOrigin;
-  /** The caller's number for it; 0 for one that wants no answer. */
+  /** The caller's number for it; below zero for one that has none, since it wants no answer. */
   readonly id: number;
   readonly flags: number;
   readonly deadline: number;

@@ -1,6 +1,7 @@
 /** @file The calls of one peer: read from its frames, within its credit, and open until they are answered. */
 import {
   CancelReason,
+  FrameFlag,
   type FrameHeader,
   frameName,
   frameTensors,
@@ -53,11 +54,13 @@ export class InboundCalls implements CallOrigin {
   readonly peer: Peer;
   readonly slots: SlotLender;
   readonly share = new Share();
-  /** Those that are not over, by the peer's number for them; those whose handlers returned at once never get here. */
+  /** Those that are not over, by their numbers; those whose handlers returned at once never get here. */
   readonly open = new Map<number, InboundCall>();
   private readonly server: CallServer;
   private readonly environment: Environment;
   private readonly names: (Interned | undefined)[] = [];
+  /** How many came that have no number, since they want no answer. */
+  private unnumbered = 0;
   private received = 0;
   /** Of the calls before the one that arrives. */
   private receivedBytes = 0;
@@ -75,6 +78,7 @@ export class InboundCalls implements CallOrigin {
   arrived(frame: RawFrame): void {
     const { header, bytes, start, end } = frame;
     const { receiver } = this.peer;
+    this.checkNumber(header);
     if (header.nameLength > 0) this.intern(header, bytes, end);
     if (this.entries.size > 0) this.entries.clear();
     const done = receiver.deliverTable(frame);
@@ -97,7 +101,7 @@ export class InboundCalls implements CallOrigin {
     const unwanted = refused === undefined ? NO_BODIES : announcedBodies(frame, this.environment.wireLimits);
     const bodyBytes = tensors === undefined ? bytesOf(unwanted) : tensors.bodyBytes;
     this.receivedBytes += frameBytes + bodyBytes;
-    const call = new InboundCall(this, header.id, header.flags, deadline, frameBytes + bodyBytes);
+    const call = new InboundCall(this, this.numberOf(header), header.flags, deadline, frameBytes + bodyBytes);
     call.arrivedAt = now;
     if (this.entries.size > 0) this.takeEntries(call);
     const outOfBand = tensors !== undefined && bodyBytes > 0 ? tensors.outOfBand() : NONE;
@@ -114,7 +118,7 @@ export class InboundCalls implements CallOrigin {
       return;
     }
     call.state = 'assembling';
-    if (call.id !== 0) this.open.set(call.id, call);
+    this.open.set(call.id, call);
     receiver.assemble(frame, tensors as IncomingTensors, done, call);
     this.server.reserve(call);
   }
@@ -182,6 +186,19 @@ export class InboundCalls implements CallOrigin {
       interned.version = this.environment.servedVersion;
     }
     return interned.definition;
+  }
+
+  /** Every call is found by its number until it is over: one that could not be would outlive its caller. */
+  private checkNumber({ id, flags }: FrameHeader): void {
+    const unanswered = (flags & FrameFlag.ONEWAY) !== 0;
+    if (id === 0 && !unanswered) throw protocolError('a call without a number that wants an answer');
+    if (unanswered && (flags & FrameFlag.STREAM) !== 0) throw protocolError('a stream that wants no answer');
+    if (this.open.has(id)) throw protocolError('a call with the number of one that is open');
+  }
+
+  /** What a call is found by: below zero where its caller has no number for it. */
+  private numberOf({ id }: FrameHeader): number {
+    return id === 0 ? -++this.unnumbered : id;
   }
 
   private interned(fn: number): Interned {

@@ -96,7 +96,7 @@ export class ReplyWriter {
     const plan = this.plan(call, reply);
     plan?.secure();
     const kept: RpcMessage = { ...reply, payload: reply.payload.slice() };
-    if (call.id !== 0) call.origin.open.set(call.id, call);
+    call.origin.open.set(call.id, call);
     this.faults.after(delayMs, () => {
       try {
         if (call.aborted || call.peer.state === 'gone') {

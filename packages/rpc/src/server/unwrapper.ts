@@ -34,7 +34,7 @@ export class Unwrapper {
     if (this.handlers.stallGuard.inDoubt && this.handlers.isHeld(call, () => this.serve(call, message, done))) return;
     call.unclaimed = undefined;
     this.handlers.begin(call);
-    if (call.id !== 0) call.origin.open.set(call.id, call);
+    call.origin.open.set(call.id, call);
     const incoming: Incoming = { from: call.peer.worker, message };
     runClean({ agent: this.environment.agent, call }, async () =>
       this.environment.extensions.serve(incoming, (plain) => this.plain(call, plain)),

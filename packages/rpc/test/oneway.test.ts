@@ -1,0 +1,53 @@
+/** @file Handlers of one-way calls: nobody waits for them, and they hear all the same that their caller or their agent is gone. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { callContext, rpcFunction, rpcInfo, rpcOneway } from '../src/index.ts';
+import type { Agent } from '../src/agent/agent.ts';
+import { startCluster, until, type Cluster } from './cluster.ts';
+
+const ends: (string | undefined)[] = [];
+const untilAborted = rpcFunction('oneway/untilAborted', async () => {
+  const { signal } = callContext();
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+  ends.push(rpcInfo(signal.reason)?.code);
+});
+
+let cluster: Cluster;
+afterEach(async () => {
+  await cluster.close();
+  ends.length = 0;
+});
+
+/** Two workers, of which 'w1' runs two one-way calls of 'w0'. */
+async function start(): Promise<Agent> {
+  cluster = await startCluster(2);
+  for (let i = 0; i < 2; i++) cluster.at(0).run(() => rpcOneway('w1', untilAborted, []));
+  const callee = cluster.at(1) as Agent;
+  await until(() => callee.dispatcher.handlers.active === 2, 'both run');
+  return callee;
+}
+
+describe('the signal of a one-way call', () => {
+  it('aborts when its caller is gone, and no handler of its is waited for any more', async () => {
+    const callee = await start();
+    await cluster.at(0).shutdown({ graceful: false });
+    await until(() => ends.length === 2, 'both have heard of it');
+    expect(ends).toEqual(['peer-died', 'peer-died']);
+    await until(() => callee.dispatcher.handlers.active === 0, 'both are over');
+    expect([...callee.dispatcher.open].flatMap(({ open }) => [...open])).toEqual([]);
+  });
+
+  it('aborts when its own agent closes', async () => {
+    await start();
+    await cluster.at(1).shutdown({ graceful: false });
+    await until(() => ends.length === 2, 'both have heard of it');
+  });
+});
+
+it('one-way calls that run are among the open ones, each by itself', async () => {
+  const callee = await start();
+  const open = [...callee.dispatcher.open].flatMap(({ open: calls }) => [...calls.values()]);
+  expect(open.map(({ definition, state }) => [definition?.name, state])).toEqual([
+    ['oneway/untilAborted', 'running'],
+    ['oneway/untilAborted', 'running'],
+  ]);
+});
