@@ -66,10 +66,12 @@ function checkIndices(indices: TensorDescriptor, shape: readonly number[], memor
   let bytes = memory[indices.storage] as Uint8Array;
   if (bytes.byteOffset % 4 !== 0) bytes = new Uint8Array(bytes);
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >>> 2);
+  // With a stride of zero one number stands for any count of them, of which the sender paid for one.
+  const distinct = along === 0 ? 1 : count;
   for (let d = 0; d < dims; d++) {
     const size = shape[d] as number;
     let at = (indices.offset + d * down) * 2;
-    for (let i = 0; i < count; i++, at += along * 2) {
+    for (let i = 0; i < distinct; i++, at += along * 2) {
       const value = (words[at + 1] as number) * 0x1_0000_0000 + (words[at] as number);
       if (value >= size) throw decodeError(`a sparse index is outside dimension ${d} of size ${size}`);
     }

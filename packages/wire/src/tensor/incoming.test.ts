@@ -62,3 +62,29 @@ describe('memory of a storage that arrives', () => {
     expect(arrive(64 * MIB, pool).taken).toEqual([64]);
   });
 });
+
+describe('sparse indices that one number stands for', () => {
+  /** A sparse tensor of `count` values, all of them at the one index that is in the message. */
+  const arrives = (count: number, index: number): IncomingTensors => {
+    const about = { offset: 0, storage: 0, requiresGrad: false, device: 'cpu' } as const;
+    const indices = { ...about, dtype: 'int64', shape: [1, count], strides: [0, 0] };
+    const values = { ...about, dtype: 'uint8', shape: [count], strides: [0] };
+    const sparse = { indices, values, coalesced: false };
+    const tensor = { ...about, dtype: 'uint8', shape: [5], strides: [], storage: -1, sparse };
+    const bytes = new Uint8Array(BigInt64Array.of(BigInt(index)).buffer);
+    return new IncomingTensors({ storages: [{ nbytes: 8, placement: 'inline' }], tensors: [tensor] }, bytes, 0, 8);
+  };
+
+  it('are looked at once, however many they are said to be', () => {
+    const began = performance.now();
+    const [tensor] = arrives(800_000_000, 4).tensors();
+    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(tensor?.shape).toEqual([5]);
+  });
+
+  it('are looked at all the same', () => {
+    const incoming = arrives(1_000, 5);
+    expect(() => incoming.tensors()).toThrow('a sparse index is outside dimension 0 of size 5');
+    incoming.release();
+  });
+});

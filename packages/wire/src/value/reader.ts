@@ -4,6 +4,7 @@ import { noteFound, readBytes } from '@backwire/tensor/internal';
 import { ByteReader, WireType } from '../bytes/byte-reader.ts';
 import { checkLimit, decodeError } from '../errors.ts';
 import { KeyCache, MAX_CACHED_KEY_BYTES } from './key-cache.ts';
+import { mapOf, setOf } from './keyed.ts';
 import { type WireLimits } from '../limits.ts';
 import {
   ELEMENT_TYPES,
@@ -32,8 +33,8 @@ export class ValueReader {
   private readonly reader = new ByteReader(new Uint8Array(0));
   private readonly keys = new KeyCache();
   private tensors: readonly Tensor[] = NO_TENSORS;
-  /** Tensors that have been read as typed arrays. */
-  private carriers: Set<Tensor> | undefined;
+  /** Storages that have been read as typed arrays. */
+  private carriers: Set<Tensor['storage']> | undefined;
   private ctx: unknown;
   private findings: Findings | undefined;
   private nodes = 0;
@@ -112,10 +113,11 @@ export class ValueReader {
       case ValueTag.ERROR:
       case ValueTag.CUSTOM:
       case ValueTag.EXTENSION:
-      case ValueTag.BIG:
-      case ValueTag.TYPED_ARRAY:
       case ValueTag.NUMBERS:
         return this.container(tag);
+      case ValueTag.BIG:
+      case ValueTag.TYPED_ARRAY:
+        return this.delimited(tag);
       default:
         // A field of a newer writer.
         reader.skip(tag & 7);
@@ -126,13 +128,18 @@ export class ValueReader {
   private container(tag: number): unknown {
     if (this.depth >= this.limits.maxDepth) checkLimit('depth', this.depth + 1, this.limits.maxDepth);
     this.depth++;
+    const value = this.delimited(tag);
+    this.depth--;
+    return value;
+  }
+
+  private delimited(tag: number): unknown {
     const reader = this.reader;
     const outer = reader.end;
     const length = reader.length();
     reader.end = reader.pos + length;
     const value = this.contents(tag);
     reader.end = outer;
-    this.depth--;
     return value;
   }
 
@@ -145,7 +152,7 @@ export class ValueReader {
       case ValueTag.MAP:
         return this.map();
       case ValueTag.SET:
-        return new Set(this.items());
+        return setOf(this.items());
       case ValueTag.ERROR:
         return this.error();
       case ValueTag.BIG:
@@ -273,7 +280,7 @@ export class ValueReader {
       else reader.skip(tag & 7);
     }
     if (keys.length !== values.length) throw decodeError(`a map of ${keys.length} keys and ${values.length} values`);
-    return new Map(keys.map((key, i) => [key, values[i]]));
+    return mapOf(keys, values);
   }
 
   private big(): bigint {
@@ -316,13 +323,14 @@ export class ValueReader {
     return type.make === undefined ? copy.buffer : new type.make(copy.buffer);
   }
 
-  /** The bytes of a tensor that carries a typed array; each carries one, or a small message could ask for any amount of memory. */
+  /** The bytes of a tensor that carries a typed array; each storage carries one, or a small message could ask for any amount of memory. */
   private carried(index: number): Uint8Array {
     const tensor = this.tensor(index);
-    if (this.carriers?.has(tensor) === true) throw decodeError(`tensor ${index} carries two typed arrays`);
     if (tensor.dtype !== 'uint8' || tensor.rank !== 1 || tensor.strides[0] !== 1)
       throw decodeError('a typed array in a tensor that is no vector of bytes');
-    (this.carriers ??= new Set()).add(tensor);
+    const carriers = (this.carriers ??= new Set());
+    if (carriers.has(tensor.storage)) throw decodeError(`the storage of tensor ${index} carries two typed arrays`);
+    carriers.add(tensor.storage);
     return readBytes(tensor);
   }
 

@@ -1,9 +1,9 @@
 /** @file Values come back as they were, whatever they are made of. */
 import fc from 'fast-check';
-import { tensor } from '@backwire/tensor';
+import { tensor, zeros, type Tensor } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { decodeValue, encodeValue } from '../index.ts';
-import { DEFAULT_WIRE_LIMITS } from '../internal.ts';
+import { decodeValue, encodeValue, registerValueType } from '../index.ts';
+import { ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec, type WireError } from '../internal.ts';
 import { Value } from '../gen/backwire/wire/v1/value.ts';
 import { roundTrip } from '../testdata/round-trip.ts';
 
@@ -163,8 +163,63 @@ describe('values', () => {
     const twice = Uint8Array.from(bytes);
     twice[twice.length - 1] = 0;
     expect(() => decodeValue(twice, tensors)).toThrow('tensor 0 carries two typed arrays');
+    // Nor by way of two tensors over one storage: a megabyte would become gigabytes.
+    const one = zeros([65_536], { dtype: 'uint8' });
+    expect(() => decodeValue(bytes, [one, one.view([65_536])])).toThrow('tensor 1 carries two typed arrays');
     expect(() => decodeValue(bytes, [tensor([1, 2]), tensor([1])])).toThrow('no vector of bytes');
     expect(() => decodeValue(bytes, [])).toThrow('tensor 0 of 0');
+  });
+
+  it.each<[string, unknown]>([
+    ['a number', 1],
+    ['an empty list', []],
+    ['a list', ['a']],
+    ['packed numbers', [1, 2, 3, 4, 5, 6, 7, 8]],
+    ['a large bigint', 2n ** 80n],
+    ['a typed array', Float32Array.of(1, 2)],
+    ['an error', new Error('x')],
+    ['an empty map', new Map()],
+    ['a set', new Set([1])],
+  ])('go as deep as the limit says, and what is written can be read: %s', (_, leaf) => {
+    const deep = new ValueCodec<undefined>([], { ...DEFAULT_WIRE_LIMITS, maxDepth: 4 });
+    const accepted = [2, 3, 4, 5].map((depth) => {
+      let value = leaf;
+      for (let i = 0; i < depth; i++) value = [value];
+      const [out, tensors]: [ByteWriter, Tensor[]] = [new ByteWriter(), []];
+      try {
+        deep.write(out, value, tensors, undefined);
+      } catch (error) {
+        expect((error as WireError).code).toBe('limit');
+        return false;
+      }
+      const bytes = out.finish();
+      expect(deep.read(bytes, 0, bytes.length, tensors, undefined)).toEqual(value);
+      return true;
+    });
+    const holdsNothing = typeof leaf !== 'object' || ArrayBuffer.isView(leaf);
+    expect(accepted).toEqual([true, true, holdsNothing, false]);
+  });
+
+  it('are of their registered class also where that extends Date or a typed array', () => {
+    class Day extends Date {}
+    class Samples extends Int16Array {}
+    registerValueType({ name: 'round-trip.Day', match: Day, encode: Number, decode: (ms) => new Day(ms as number) });
+    registerValueType({
+      name: 'round-trip.Samples',
+      match: Samples,
+      encode: (samples) => [...samples],
+      decode: (samples) => new Samples(samples as number[]),
+    });
+    const [day, samples, date, plain, buffer] = roundTrip([
+      new Day(5),
+      Samples.of(1, -2),
+      new Date(6),
+      Int16Array.of(3),
+      Buffer.from('b'),
+    ]) as [Day, Samples, Date, Int16Array, Uint8Array];
+    expect([day.constructor, day.getTime()]).toEqual([Day, 5]);
+    expect([samples.constructor, [...samples]]).toEqual([Samples, [1, -2]]);
+    expect([date.constructor, plain.constructor, buffer.constructor]).toEqual([Date, Int16Array, Uint8Array]);
   });
 
   it('keep errors: class, name, message, cause and the errors of an aggregate, without a stack of ours', () => {

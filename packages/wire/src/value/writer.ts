@@ -5,6 +5,7 @@ import { checkLimit } from '../errors.ts';
 import { OUT_OF_BAND_BYTES, type WireLimits } from '../limits.ts';
 import { Positions } from '../bytes/positions.ts';
 import {
+  ELEMENT_TYPES,
   FIELD_1,
   FIELD_1_VARINT,
   FIELD_2,
@@ -29,6 +30,11 @@ import {
 import { TaggedValue, type ValueExtension, valueTypeOf } from './types.ts';
 
 const NO_TENSORS: Tensor[] = [];
+/** Of buffers and typed arrays of which no class can be registered. */
+const BINARY_PROTOTYPES: ReadonlySet<unknown> = new Set<unknown>([
+  ArrayBuffer.prototype,
+  ...ELEMENT_TYPES.flatMap(({ make }) => (make === undefined ? [] : [make.prototype as unknown])),
+]);
 /** Strings up to this length give a value shorter than 128 bytes whatever they hold. */
 const SHORT_CHARS = 40;
 /** UTF-8 bytes of one UTF-16 unit, at most. */
@@ -168,9 +174,11 @@ export class ValueWriter {
       return;
     }
     if ((value as { [TENSOR]?: unknown })[TENSOR] === true) this.tensor(value as Tensor);
-    else if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || isSharedBuffer(value)) this.binary(value);
-    else if (value instanceof Date) this.date(value);
-    else if (value instanceof Map) {
+    else if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || isSharedBuffer(value)) {
+      if (BINARY_PROTOTYPES.has(prototype) || !this.custom(value)) this.binary(value);
+    } else if (value instanceof Date) {
+      if (prototype === Date.prototype || !this.custom(value)) this.date(value);
+    } else if (value instanceof Map) {
       if (prototype === Map.prototype || !this.custom(value)) this.map(value);
     } else if (value instanceof Set) {
       if (prototype === Set.prototype || !this.custom(value)) this.set(value);
@@ -211,6 +219,7 @@ export class ValueWriter {
   private list(value: readonly unknown[]): void {
     const length = value.length;
     if (length >= PACK_FROM && isNumbers(value)) {
+      this.checkDepth();
       writeNumbers(this.out, value);
       return;
     }
@@ -398,8 +407,12 @@ export class ValueWriter {
   private enter(value: object): void {
     for (let i = this.depth - 1; i >= 0; i--)
       if (this.ancestors[i] === value) throw new TypeError(`cannot send a value that contains itself${this.place()}`);
-    if (this.depth >= this.limits.maxDepth) this.tooMuch('depth', this.depth + 1, this.limits.maxDepth);
+    this.checkDepth();
     this.ancestors[this.depth++] = value;
+  }
+
+  private checkDepth(): void {
+    if (this.depth >= this.limits.maxDepth) this.tooMuch('depth', this.depth + 1, this.limits.maxDepth);
   }
 
   private leave(): void {
