@@ -75,7 +75,7 @@ interface AutogradMethods<Tensor> {
    * is large and done with is best disposed of.
    */
   registerHook(hook: (grad: Tensor) => Tensor | void): () => void;
-  /** Makes a backward pass leave the gradient of this inner tensor in its `.grad`. */
+  /** Makes backward passes add the gradient of this inner tensor, as its hooks leave it, to its `.grad`. */
   retainGrad(): void;
 }
 

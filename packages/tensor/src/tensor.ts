@@ -54,12 +54,16 @@ export interface Node extends GradFn {
   readonly origin: string | undefined;
   /** Runs the hooks and the function. */
   apply(grads: Grads): Grads;
+  /** As `apply`, of gradients that `hooked` gave. */
+  applyHooked(grads: Grads): Grads;
   /** The gradients after the hooks of the variables they belong to. */
   hooked(grads: Grads): Grads;
   /** Calls the post hooks; for engines that do a leaf's work themselves. */
   runPostHooks(gradInputs: Grads): void;
   /** Shares `hooks` with the variable that is output `index`. */
   attachHooks(index: number, hooks: Set<GradHook>): void;
+  /** Leaves the gradients of output `index` in the variable `meta`, while that variable is this output. */
+  retainIn(index: number, meta: AutogradMeta): void;
   /** Called after this function ran, with the gradients it produced; returns how to remove it. */
   addPostHook(hook: (gradInputs: Grads) => void): () => void;
   /** Frees what the function saved; it cannot run again. */
@@ -96,6 +100,8 @@ export interface AutogradMeta {
   /** The end of the graph for a leaf. */
   accumulator: Node | undefined;
   hooks: Set<GradHook> | undefined;
+  /** Whether the gradient of this inner variable is wanted, too: `retainGrad`. */
+  retains: boolean;
   view: ViewInfo | undefined;
   /** Counts in-place changes that were recorded. */
   generation: number;
@@ -385,6 +391,7 @@ export function newMeta(requiresGrad: boolean): AutogradMeta {
     outputIndex: 0,
     accumulator: undefined,
     hooks: undefined,
+    retains: false,
     view: undefined,
     generation: 0,
   };

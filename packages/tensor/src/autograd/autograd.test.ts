@@ -236,6 +236,55 @@ describe('hooks', () => {
     expect(y.grad?.toArray()).toEqual([2, 2]);
   });
 
+  it('leave the gradient of an inner tensor as the hooks made it, however late these came', () => {
+    const x = leaf([1, 2]);
+    const y = x.mul(2);
+    y.retainGrad();
+    y.registerHook((g) => g.mul(10));
+    y.sum().backward();
+    expect([y.grad?.toArray(), x.grad?.toArray()]).toEqual([
+      [10, 10],
+      [20, 20],
+    ]);
+  });
+
+  it('add the gradients of several passes in an inner tensor up, in memory of its own', () => {
+    const y = leaf([1, 2]).mul(2);
+    y.retainGrad();
+    y.retainGrad();
+    const loss = y.sum();
+    const seed = tensor([1]).reshape([]);
+    loss.backward(seed, { retainGraph: true });
+    const first = y.grad;
+    loss.backward();
+    expect([first?.toArray(), y.grad?.toArray(), seed.item()]).toEqual([[1, 1], [2, 2], 1]);
+  });
+
+  it('leave the gradient of what a change in place has made of an inner tensor', () => {
+    const y = leaf([1, 2]).mul(2);
+    y.retainGrad();
+    y.mul_(3);
+    y.sum().backward();
+    expect(y.grad?.toArray()).toEqual([1, 1]);
+  });
+
+  it('leave gradients in tensors that have some, and refuse others', () => {
+    expect(() => ones([1]).retainGrad()).toThrow("can't retainGrad on a tensor that has requiresGrad: false");
+    expect(() => leaf([1]).retainGrad()).not.toThrow();
+  });
+
+  it('run once where the gradient they see is wanted, and so is one behind it', () => {
+    const x = leaf([1]);
+    const y = x.mul(2);
+    const seen: unknown[] = [];
+    y.registerHook((g) => {
+      seen.push(g.toArray());
+      return g.mul(10);
+    });
+    const found = grad([y.sum()], [y, x]);
+    expect([seen, found.map((g) => g?.toArray())]).toEqual([[[1]], [[10], [20]]]);
+  });
+
   it('must keep the shape', () => {
     const y = leaf([1, 2]).mul(1);
     y.registerHook(() => ones([3]));

@@ -17,6 +17,8 @@ export abstract class FunctionNode implements Node {
   outputs: OutputInfo[] = [];
   /** Hooks of the variables this function made, by output. */
   protected preHooks: (Set<GradHook> | undefined)[] | undefined;
+  /** Variables that want the gradients they have after all hooks, by output. */
+  private retaining: (AutogradMeta | undefined)[] | undefined;
   private postHooks: Set<(gradInputs: Grads) => void> | undefined;
   /** Where the operation was called, in anomaly mode. */
   origin: string | undefined;
@@ -37,7 +39,12 @@ export abstract class FunctionNode implements Node {
 
   /** Runs the hooks and the function. */
   apply(grads: Grads): Grads {
-    const out = this.backward(this.hooked(grads));
+    return this.applyHooked(this.hooked(grads));
+  }
+
+  /** As `apply`, of gradients that `hooked` gave. */
+  applyHooked(grads: Grads): Grads {
+    const out = this.backward(grads);
     this.runPostHooks(out);
     return out;
   }
@@ -50,18 +57,34 @@ export abstract class FunctionNode implements Node {
 
   /** The gradients after the hooks of the variables they belong to. */
   hooked(grads: Grads): Grads {
-    const { preHooks } = this;
-    if (preHooks === undefined) return grads;
+    const { preHooks, retaining } = this;
+    if (preHooks === undefined && retaining === undefined) return grads;
     return grads.map((grad, i) => {
-      const hooks = preHooks[i];
-      if (grad === null || hooks === undefined) return grad;
-      return runHooks(grad, hooks);
+      if (grad === null || grad === undefined) return grad;
+      const hooks = preHooks?.[i];
+      const last = hooks === undefined ? grad : runHooks(grad, hooks);
+      this.retain(i, last);
+      return last;
     });
+  }
+
+  private retain(index: number, grad: Tensor): void {
+    const meta = this.retaining?.[index];
+    // A change in place has made the variable another function's output.
+    if (meta === undefined || meta.node !== this) return;
+    const handle = show(grad);
+    accumulate(meta, handle);
+    handle.release();
   }
 
   /** Shares `hooks` with the variable that is output `index`. */
   attachHooks(index: number, hooks: Set<GradHook>): void {
     (this.preHooks ??= [])[index] = hooks;
+  }
+
+  /** Leaves the gradients of output `index` in the variable `meta`, while that variable is this output. */
+  retainIn(index: number, meta: AutogradMeta): void {
+    (this.retaining ??= [])[index] = meta;
   }
 
   /** Called after this function ran, with the gradients it produced; returns how to remove it. */

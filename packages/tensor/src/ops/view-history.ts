@@ -46,6 +46,7 @@ function move(meta: AutogradMeta, node: Node): void {
   meta.outputIndex = 0;
   meta.hooks = undefined;
   meta.generation++;
+  if (meta.retains) node.retainIn(0, meta);
 }
 
 /** Where a view lies: in its base's memory, and how that memory holds the base. */

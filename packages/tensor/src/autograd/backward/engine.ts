@@ -211,10 +211,12 @@ class Pass {
 
   private step(node: Node, grads: readonly (Tensor | null)[], needed: ReadonlySet<Node> | undefined): void {
     const { capture } = this;
-    if (capture?.has(node) === true) capture.take(node, node.hooked(grads));
+    const wanted = capture?.has(node) === true;
+    const given = wanted ? node.hooked(grads) : grads;
+    if (wanted) capture.take(node, given);
     const stop = needed !== undefined && !needed.has(node);
     const silent = stop || grads.every((g) => g === null || g === undefined);
-    const out = silent ? [] : sweep(() => this.evaluate(node, grads));
+    const out = silent ? [] : sweep(() => this.evaluate(node, given, wanted));
     node.nextEdges.forEach((edge, i) => {
       if (edge === null) return;
       const value = out[i];
@@ -237,10 +239,10 @@ class Pass {
     if (g.temporary && this.capture?.values.includes(g) !== true) g.release();
   }
 
-  private evaluate(node: Node, grads: readonly (Tensor | null)[]): readonly (Tensor | null)[] {
+  private evaluate(node: Node, grads: readonly (Tensor | null)[], hooked: boolean): readonly (Tensor | null)[] {
     const anomaly = ambient().anomaly;
     try {
-      const out = node.apply(grads);
+      const out = hooked ? node.applyHooked(grads) : node.apply(grads);
       if (anomaly) checkAnomaly(node, out);
       if (!this.retain) node.release();
       return out;
@@ -335,10 +337,12 @@ export function registerHook(t: Tensor, hook: (grad: Tensor) => Tensor | void): 
   return () => hooks.delete(hook);
 }
 
-/** Makes a backward pass leave the gradient of an inner tensor in its `.grad`. */
+/** Makes backward passes add the gradient of an inner tensor, as its hooks leave it, to its `.grad`. */
 export function retainGrad(t: Tensor): void {
+  const edge = gradEdge(t);
+  if (edge === null) throw new AutogradError("can't retainGrad on a tensor that has requiresGrad: false");
   if (t.isLeaf) return;
-  registerHook(t, (grad) => {
-    t.grad = grad.detach().clone();
-  });
+  const meta = t.meta as AutogradMeta;
+  meta.retains = true;
+  edge.node.retainIn(edge.inputIndex, meta);
 }
