@@ -5,6 +5,7 @@ import { rpcName } from '../named.ts';
 import { bmm } from '../ops/matmul.ts';
 import { dropout, linear } from '../ops/composite.ts';
 import { concat } from '../ops/join.ts';
+import { checkMask, safeSoftmax } from '../ops/masking.ts';
 import { optionNames, checkOptionNames } from '../option-names.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { normalParameter, uniformParameter } from './init.ts';
@@ -34,7 +35,7 @@ const OPTIONS = optionNames<AttentionOptions>()('dropout bias addBiasKv addZeroA
 export interface AttentionCall {
   /** [batch, keys] or [keys]: true, or -Infinity, where there is nothing to attend to. */
   keyPaddingMask?: Tensor | undefined;
-  /** Whether the weights are returned, too. @default true */
+  /** Whether the weights are returned, too; those of a query that may attend to nothing are NaN, which is 0 without. @default true */
   needWeights?: boolean;
   /** [queries, keys] or [batch * heads, queries, keys]: true where attention is forbidden, or added to the scores. */
   attnMask?: Tensor | undefined;
@@ -55,6 +56,24 @@ function xavier(shape: readonly [number, number]): Parameter {
 function added(mask: Tensor, like: Tensor): Tensor {
   if (mask.dtype !== 'bool') return mask;
   return zeros(mask.shape, { dtype: like.dtype }).maskedFill(mask, -Infinity);
+}
+
+/** How scores become weights. */
+interface Scoring {
+  readonly attnMask: Tensor | undefined;
+  readonly padding: Tensor | undefined;
+  readonly normalise: (scores: Tensor) => Tensor;
+}
+
+/** @throws ShapeError unless all have a batch, or none has. */
+function checkRanks(query: Tensor, key: Tensor, value: Tensor): void {
+  const { rank } = query;
+  if (rank !== 2 && rank !== 3)
+    throw new ShapeError(`query should be unbatched 2D or batched 3D tensor but received ${rank}-D query tensor`);
+  if (key.rank === rank && value.rank === rank) return;
+  throw new ShapeError(
+    `For ${rank === 2 ? 'unbatched' : 'batched'} (${rank}-D) query, expected key and value to be ${rank}-D but found ${key.rank}-D and ${value.rank}-D tensors respectively`,
+  );
 }
 
 /** Query, key and value [sequence, batch, channels], or without batch, to the attended values and the weights. */
@@ -102,19 +121,20 @@ export class MultiheadAttention extends Module {
 
   forward(query: Tensor, key: Tensor, value: Tensor, options: AttentionCall = {}): [Tensor, Tensor | null] {
     checkOptionNames(options, CALL, 'MultiheadAttention.forward()');
-    if (query.rank !== 2 && query.rank !== 3)
-      throw new ShapeError(
-        `query should be unbatched 2D or batched 3D tensor but received ${query.rank}-D query tensor`,
-      );
+    checkRanks(query, key, value);
+    checkMask('MultiheadAttention: attnMask', options.attnMask);
+    checkMask('MultiheadAttention: keyPaddingMask', options.keyPaddingMask);
     if (options.isCausal === true && options.attnMask === undefined)
       throw new ShapeError('Need attnMask if specifying the isCausal hint.');
     const single = query.rank === 2;
     const inner = (t: Tensor): Tensor => (single ? t.unsqueeze(1) : this.batchFirst ? t.transpose(0, 1) : t);
-    const { keyPaddingMask } = options;
+    const { attnMask, keyPaddingMask, needWeights = true } = options;
     const padding = single && keyPaddingMask?.rank === 1 ? keyPaddingMask.unsqueeze(0) : keyPaddingMask;
-    const [out, weights] = this.attend(inner(query), inner(key), inner(value), padding, options.attnMask);
+    // As in PyTorch: a query without any key to attend to has weights of NaN, and attends to nothing where nobody asks for them.
+    const normalise = needWeights ? (scores: Tensor): Tensor => scores.softmax(-1) : safeSoftmax;
+    const [out, weights] = this.attend(inner(query), inner(key), inner(value), { attnMask, padding, normalise });
     const shown = single ? out.squeeze(1) : this.batchFirst ? out.transpose(0, 1) : out;
-    if (options.needWeights === false) return [shown, null];
+    if (!needWeights) return [shown, null];
     const mean = options.averageAttnWeights === false ? weights : weights.mean(1);
     return [shown, single ? mean.squeeze(0) : mean];
   }
@@ -135,8 +155,7 @@ export class MultiheadAttention extends Module {
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    padding: Tensor | undefined,
-    attnMask: Tensor | undefined,
+    { attnMask, padding, normalise }: Scoring,
   ): [Tensor, Tensor] {
     const [length, batch, e] = query.shape as [number, number, number];
     if (e !== this.embedDim)
@@ -165,7 +184,7 @@ export class MultiheadAttention extends Module {
     let scores = bmm(split(q).mul(Math.sqrt(heads / e)), split(k).transpose(1, 2));
     const mask = this.maskFor(attnMask, padding, [batch, length, keys - extra], extra, scores);
     if (mask !== undefined) scores = scores.reshape([batch, heads, length, keys]).add(mask).reshape(scores.shape);
-    const weights = dropout(scores.softmax(-1), this.dropout, this.training);
+    const weights = dropout(normalise(scores), this.dropout, this.training);
     const attended = bmm(weights, split(v)).transpose(0, 1).reshape([length, batch, e]);
     return [this.out_proj.forward(attended), weights.reshape([batch, heads, length, keys])];
   }

@@ -1,5 +1,6 @@
 /** @file Transformer layers: encoder, decoder, stacks of both, and the sinusoidal positions (Vaswani et al. 2017). */
 import { full, zeros } from '../creation.ts';
+import { ShapeError } from '../errors.ts';
 import { rpcName } from '../named.ts';
 import { gelu } from '../ops/activations.ts';
 import { relu } from '../ops/unary.ts';
@@ -45,6 +46,7 @@ function activationOf(given: TransformerLayerOptions['activation'] = 'relu'): (x
 export interface EncoderMasks {
   srcMask?: Tensor | undefined;
   srcKeyPaddingMask?: Tensor | undefined;
+  /** That `srcMask` is the causal one, which has to be given. @default false */
   isCausal?: boolean;
 }
 
@@ -93,6 +95,10 @@ export class TransformerEncoderLayer extends Module {
 
   forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
     checkOptionNames(masks, ENCODER_MASKS, 'TransformerEncoderLayer.forward()');
+    if (masks.isCausal === true && masks.srcMask === undefined)
+      throw new ShapeError(
+        'TransformerEncoderLayer: isCausal says that srcMask is causal, but there is none: nn.Transformer.generateSquareSubsequentMask(n) makes it',
+      );
     const attend = (x: Tensor): Tensor =>
       this.dropout1.forward(attention(this.self_attn, x, x, masks.srcMask, masks.srcKeyPaddingMask));
     if (this.normFirst) {

@@ -18,6 +18,7 @@ import {
 import type { Tensor } from '../tensor.ts';
 import { defineFunction } from './define.ts';
 import { concat } from './join.ts';
+import { checkMask, safeSoftmax } from './masking.ts';
 import { matmul } from './matmul.ts';
 import type { Dims } from './reduce.ts';
 import { variance } from './spread.ts';
@@ -285,6 +286,7 @@ export const scaledDotProductAttention = defineFunction(
   (q: Tensor, k: Tensor, v: Tensor, options: { mask?: Tensor; causal?: boolean; scale?: number } = {}): Tensor => {
     checkOptionNames(options, ATTENTION_OPTIONS, 'scaledDotProductAttention()');
     const { mask, causal = false } = options;
+    checkMask('scaledDotProductAttention(): mask', mask);
     for (const t of [q, k, v]) {
       if (t.rank < 2) throw new ShapeError(`attention expects tensors [..., n, d], got [${t.shape.join(', ')}]`);
     }
@@ -301,11 +303,3 @@ export const scaledDotProductAttention = defineFunction(
     });
   },
 );
-
-/** softmax along the last dimension, zero for rows of nothing but -Infinity; these have no gradient. */
-function safeSoftmax(scores: Tensor): Tensor {
-  if (scores.size === 0) return scores.softmax(-1);
-  const dead = scores.detach().amax(-1, true).eq(-Infinity);
-  if (dead.any().item() === 0) return scores.softmax(-1);
-  return scores.maskedFill(dead, 0).softmax(-1).maskedFill(dead, 0);
-}

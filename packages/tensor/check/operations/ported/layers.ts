@@ -222,6 +222,12 @@ const recurrent: Operation[] = [
   ),
 ];
 
+/** Which keys are padding: some, or all there are. */
+function padding(draw: Draw, batch: number, keys: number): Ref {
+  const given = draw.leaf([batch, keys], { grad: false, style: 'plain' });
+  return draw.call('gt', '$0.gt($1)', '$0 > $1', [given, draw.random.pick([0.5, -1000])], 'never');
+}
+
 const attention: Operation[] = [
   ...[0, 1].map((part) => ({
     ...withOptions(
@@ -250,6 +256,9 @@ const attention: Operation[] = [
               'never',
             );
           } else if (given !== undefined) delete masks['attnMask'];
+          if (draw.random.chance(0.4)) masks['keyPaddingMask'] = padding(draw, b, k);
+          // Weights that nobody asks for are null here, and None there.
+          if (part === 0 && draw.random.chance(0.4)) masks['needWeights'] = false;
           return [
             draw.tensor(shape(q), { style: 'plain' }),
             draw.tensor(shape(k, options['kdim']), { style: 'plain' }),
