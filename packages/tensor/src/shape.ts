@@ -127,6 +127,12 @@ export function reducedShape(shape: Shape, dims: readonly number[], keepDim: boo
   return shape.filter((_, i) => !dims.includes(i));
 }
 
+/** Whether `shape` broadcasts to `target`. */
+export function expandsTo(shape: Shape, target: Shape): boolean {
+  const lead = target.length - shape.length;
+  return lead >= 0 && shape.every((n, i) => n === 1 || n === target[lead + i]);
+}
+
 /** Strides with which `shape` reads as `target`; throws when it does not broadcast. */
 export function expandStrides(shape: Shape, strides: Shape, target: Shape): number[] {
   const lead = target.length - shape.length;

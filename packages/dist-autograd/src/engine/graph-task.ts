@@ -294,7 +294,7 @@ export class GraphTask implements LocalGraph<Grads> {
     node.nextEdges.forEach((edge, i) => {
       if (edge === null) return;
       const value = out[i] ?? null;
-      const fitted = value === null ? null : fitGradient(value, edge.node, edge.inputIndex);
+      const fitted = value === null ? null : fitGradient(value, edge.node, edge.inputIndex, node, i);
       this.deliver(edge.node, edge.inputIndex, ranks[i] as number, fitted);
     });
   }

@@ -1,6 +1,6 @@
 /** @file Functions with a derivative of their own, and functions of TensorFlow.js. */
 import { describe, expect, it } from 'vitest';
-import { customFunction, grad, lift, tensor, type Tensor } from '../index.ts';
+import { customFunction, grad, lift, ones, tensor, zeros, type Tensor } from '../index.ts';
 
 const leaf = (values: number | number[] | number[][]): Tensor => tensor(values, { requiresGrad: true });
 
@@ -17,6 +17,30 @@ describe('customFunction', () => {
     const x = leaf([3]);
     const [g] = grad([square(x).sum()], [x], { createGraph: true });
     expect(grad([(g as Tensor).sum()], [x])[0]?.toArray()).toEqual([2]);
+  });
+
+  it('refuses gradients of shapes that its inputs do not broadcast to, also of as many elements', () => {
+    const gives = (...shape: number[]): ReturnType<typeof customFunction> =>
+      customFunction({ forward: (_c, x) => x.mul(2), backward: () => [ones(shape)] });
+    for (const [shape, text] of [
+      [[3, 2], '[3, 2]'],
+      [[6], '[6]'],
+      [[4, 3], '[4, 3]'],
+      [[3], '[3]'],
+    ] as const) {
+      const x = zeros([2, 3], { requiresGrad: true });
+      expect(() =>
+        gives(...shape)(x)
+          .sum()
+          .backward(),
+      ).toThrow(
+        `Function CustomFunctionBackward returned an invalid gradient at index 0 - got ${text} but expected shape compatible with [2, 3]`,
+      );
+      expect(x.grad).toBeNull();
+    }
+    const row = zeros([1, 3], { requiresGrad: true });
+    gives(4, 2, 3)(row).sum().backward();
+    expect(row.grad?.toArray()).toEqual([[8, 8, 8]]);
   });
 
   it('may keep what it is given', () => {

@@ -4,7 +4,7 @@ import { AutogradError } from '../../errors.ts';
 import { onesLike } from '../../creation.ts';
 import { addToHeld, sumTo } from '../../ops/gradients.ts';
 import { sweep } from '../../scope.ts';
-import { sameShape } from '../../shape.ts';
+import { expandsTo, sameShape } from '../../shape.ts';
 import { Tensor, type AutogradMeta, type Edge, type Node } from '../../tensor.ts';
 import { kindOf } from '../../given.ts';
 import { AccumulateGrad } from '../node.ts';
@@ -220,7 +220,7 @@ class Pass {
     node.nextEdges.forEach((edge, i) => {
       if (edge === null) return;
       const value = out[i];
-      if (value !== null && value !== undefined) this.deliver(edge, value);
+      if (value !== null && value !== undefined) this.deliver(edge, value, node, i);
       const left = (this.dependencies.get(edge.node) as number) - 1;
       this.dependencies.set(edge.node, left);
       if (left === 0) this.ready.push(edge.node);
@@ -255,12 +255,12 @@ class Pass {
   }
 
   /** Adds a gradient to those that wait for a function. */
-  private deliver(edge: Edge, value: Tensor): void {
+  private deliver(edge: Edge, value: Tensor, from?: Node, at?: number): void {
     const { node, inputIndex } = edge;
     let buffer = this.buffers.get(node);
     if (buffer === undefined) this.buffers.set(node, (buffer = []));
     const before = buffer[inputIndex] ?? null;
-    const fitted = fit(value, node, inputIndex);
+    const fitted = fit(value, node, inputIndex, from, at);
     const total = before === null ? fitted : addToHeld(before, fitted);
     buffer[inputIndex] = total;
     this.waiting.set(total, (this.waiting.get(total) ?? 0) + 1);
@@ -268,15 +268,22 @@ class Pass {
   }
 }
 
-/** A gradient in the shape and dtype of the output it belongs to; throws where neither a sum nor a cast gets there. */
-export function fit(value: Tensor, node: Node, index: number): Tensor {
+/**
+ * A gradient in the shape and dtype of output `index` of `node`, to which it belongs; throws where neither a sum nor a cast gets there.
+ * `from` has returned it, in place `at`.
+ */
+export function fit(value: Tensor, node: Node, index: number, from?: Node, at?: number): Tensor {
   const info = node.outputs[index];
   if (info === undefined) return value;
   let out = value;
   if (!sameShape(out.shape, info.shape)) {
-    if (out.size < info.shape.reduce((a, b) => a * b, 1)) {
+    if (!expandsTo(info.shape, out.shape)) {
+      const what =
+        from === undefined
+          ? `output ${index} of ${node.name} was given`
+          : `Function ${from.name} returned an invalid gradient at index ${at} - got`;
       throw new AutogradError(
-        `Function ${node.name} returned an invalid gradient - got [${out.shape.join(', ')}] but expected shape compatible with [${info.shape.join(', ')}]`,
+        `${what} [${out.shape.join(', ')}] but expected shape compatible with [${info.shape.join(', ')}]`,
       );
     }
     out = sumTo(out, info.shape);
