@@ -62,6 +62,29 @@ describe('random tensors', () => {
     );
   });
 
+  it('are as fine as doubles where doubles are asked for', () => {
+    manualSeed(1);
+    for (const make of [rand, randn]) {
+      const values = make([100_000], { dtype: 'float64' }).toArray() as number[];
+      // Of 2^24 steps, some 300 would come twice.
+      expect(new Set(values).size).toBe(100_000);
+    }
+    const u = rand([20_000], { dtype: 'float64' });
+    expect([u.amin().item() >= 0, u.amax().item() < 1]).toEqual([true, true]);
+    expect(u.variance().item()).toBeCloseTo(1 / 12, 2);
+  });
+
+  it('are whole numbers from all that there are', () => {
+    manualSeed(1);
+    const most = Number.MAX_SAFE_INTEGER;
+    const values = randint(-most, most, [2000]).toArray() as bigint[];
+    const below = values.filter((v) => v < 0n).length;
+    expect([below > 850, below < 1150]).toEqual([true, true]);
+    const odd = values.filter((v) => v % 2n !== 0n).length;
+    expect([odd > 850, odd < 1150]).toEqual([true, true]);
+    expect(values.every((v) => v >= -BigInt(most) && v < BigInt(most))).toBe(true);
+  });
+
   it('have the dtype asked for', () => {
     manualSeed(3);
     expect(randint(-2, 3, [50], { dtype: 'int8' }).dtype).toBe('int8');

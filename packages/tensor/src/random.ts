@@ -96,7 +96,12 @@ export class Generator {
     return (this.next() >>> 8) * 2 ** -24;
   }
 
-  /** Uniform whole number in [0, n): without bias. */
+  /** Uniform in [0, 1) with the 53 bits of a double. */
+  uniformDouble(): number {
+    return ((this.next() >>> 11) * 2 ** 32 + this.next()) * 2 ** -53;
+  }
+
+  /** Uniform whole number in [0, n), for n up to 2^53: without bias. */
   below(n: number): number {
     if (n > 2 ** 32) {
       const limit = 2 ** 53 - (2 ** 53 % n);
@@ -108,6 +113,15 @@ export class Generator {
     const limit = 2 ** 32 - (2 ** 32 % n);
     for (;;) {
       const v = this.next();
+      if (v < limit) return v % n;
+    }
+  }
+
+  /** As `below`, for n up to 2^64. */
+  belowWide(n: bigint): bigint {
+    const limit = 2n ** 64n - (2n ** 64n % n);
+    for (;;) {
+      const v = (BigInt(this.next()) << 32n) + BigInt(this.next());
       if (v < limit) return v % n;
     }
   }
@@ -161,7 +175,7 @@ function make(
   name: string,
   shape: Shape,
   options: CreateOptions,
-  fill: (out: Float64Array, complex: boolean) => void,
+  fill: (out: Float64Array, dtype: DType) => void,
 ): Tensor<'float32'> {
   checkShape(shape);
   checkOptionNames(options, CREATE_OPTIONS, `${name}()`);
@@ -169,7 +183,7 @@ function make(
   checkCreated(name, FLOATING, dtype);
   const made = observedCreation(`aten::${name}`, () => {
     const values = new Float64Array(sizeOf(shape) * dtypes[dtype].lanes);
-    fill(values, dtype === 'complex64');
+    fill(values, dtype);
     return fromArray(encodeLanes(values, dtype), dtype, [...shape], options.requiresGrad);
   });
   return made as unknown as Tensor<'float32'>;
@@ -177,9 +191,15 @@ function make(
 
 /** Uniform in [0, 1); both parts of complex numbers are. */
 export function rand(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
-  return make('rand', shape, options, (out) => {
-    for (let i = 0; i < out.length; i++) out[i] = generator.uniform();
+  return make('rand', shape, options, (out, dtype) => {
+    const draw = uniformOf(dtype);
+    for (let i = 0; i < out.length; i++) out[i] = draw();
   });
+}
+
+/** Uniform in [0, 1), as finely as elements of `dtype` hold. */
+function uniformOf(dtype: DType): () => number {
+  return dtype === 'float64' ? () => generator.uniformDouble() : () => generator.uniform();
 }
 
 /**
@@ -194,11 +214,12 @@ export function rand(shape: Shape, options: CreateOptions = {}): Tensor<'float32
  * ```
  */
 export function randn(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
-  return make('randn', shape, options, (out, complex) => {
-    const variance = complex ? 0.5 : 1;
+  return make('randn', shape, options, (out, dtype) => {
+    const draw = uniformOf(dtype);
+    const variance = dtype === 'complex64' ? 0.5 : 1;
     for (let i = 0; i < out.length; i += 2) {
-      const radius = Math.sqrt(-2 * variance * Math.log(1 - generator.uniform()));
-      const angle = 2 * Math.PI * generator.uniform();
+      const radius = Math.sqrt(-2 * variance * Math.log(1 - draw()));
+      const angle = 2 * Math.PI * draw();
       out[i] = radius * Math.cos(angle);
       if (i + 1 < out.length) out[i + 1] = radius * Math.sin(angle);
     }
@@ -222,7 +243,11 @@ export function randint<D extends DType = 'int64'>(
   }
   for (const bound of [low, high - 1]) checkElement(bound, dtype);
   return observedCreation('aten::randint', () => {
-    const out = Float64Array.from({ length: sizeOf(shape) }, () => low + generator.below(high - low));
+    const span = high - low;
+    const draw = Number.isSafeInteger(span)
+      ? (): number => low + generator.below(span)
+      : (): number => Number(BigInt(low) + generator.belowWide(BigInt(high) - BigInt(low)));
+    const out = Float64Array.from({ length: sizeOf(shape) }, draw);
     return fromArray(encode(out, dtype), dtype, [...shape], options.requiresGrad);
   });
 }
