@@ -421,7 +421,15 @@ const notSupported = (name: string, more = '') =>
     message: `Method \`\`${name}\`\` not supported for RemoteModule.${more}`,
   });
 /** Of `nn.Module`, and no business of programs. */
-const PRIVATE = ['findParameters', 'listParameters', 'listChildren', 'collectState', 'around', 'fields'];
+const PRIVATE = [
+  'findParameters',
+  'listParameters',
+  'parameterEntries',
+  'listChildren',
+  'moduleEntries',
+  'collectState',
+  'fields',
+];
 const parametersOf = rpcFunction('remote-module/parameters-of', async (rref: RRef<nn.Module>) =>
   (await rref.localValue()).parameters().map(shown),
 );

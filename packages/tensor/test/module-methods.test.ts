@@ -56,6 +56,34 @@ describe('a module', () => {
     expect([...layer.stateDict().keys()]).toEqual(names);
   });
 
+  it('calls hooks in the order they came in, all of them with the arguments that forward got', async () => {
+    const seen: string[] = [];
+    class Later extends nn.Module {
+      async forward(x: Tensor): Promise<Tensor> {
+        return Promise.resolve(x.mul(10));
+      }
+    }
+    for (const module of [new nn.Identity(), new Later()]) {
+      const note = (name: string) => (_: nn.Module, args: readonly unknown[]) =>
+        void seen.push(`${name} ${(args[0] as Tensor).item()}`);
+      module.registerForwardHook(note('after'));
+      module.registerForwardPreHook(note('first'));
+      module.registerForwardPreHook((_, [x]) => [(x as Tensor).add(1)]);
+      module.registerForwardPreHook((_, [x]) => [(x as Tensor).mul(2)]);
+      module.registerForwardPreHook(note('last'));
+      module.registerForwardHook((_, __, y) => (y as Tensor).add(100));
+      module.registerForwardHook((_, __, y) => (y as Tensor).mul(2));
+      const factor = module instanceof Later ? 10 : 1;
+      expect((await module.forward(tensor([1]))).toArray()).toEqual([2 * (4 * factor + 100)]);
+    }
+    expect(seen).toEqual(['first 1', 'last 4', 'after 4', 'first 1', 'last 4', 'after 4']);
+    const wrong = new nn.Identity();
+    wrong.registerForwardPreHook((() => ones([1])) as never);
+    expect(() => wrong.forward(ones([1]))).toThrow(
+      'a hook before forward gives a list of arguments, or nothing; got an object of class Tensor',
+    );
+  });
+
   it('may hold modules and parameters by name and by number', () => {
     class Net extends nn.Module {
       readonly heads = new nn.ModuleDict({ a: new nn.Linear(1, 1), b: new nn.Identity() });

@@ -3,6 +3,12 @@ import { rpcName } from '../named.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
 
+/** A name is one part of a path: with a dot in it, two tensors might share theirs. */
+function checkName(kind: 'module' | 'parameter', name: string): void {
+  if (name === '') throw new RangeError(`${kind} name can't be empty string ""`);
+  if (name.includes('.')) throw new RangeError(`${kind} name can't contain ".", got: ${name}`);
+}
+
 /** Modules by number; it has no `forward`. */
 export class ModuleList<M extends Module = Module> extends Module implements Iterable<M> {
   static readonly [rpcName] = 'nn.ModuleList';
@@ -24,7 +30,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   [Symbol.iterator](): Iterator<M> {
     return this.list[Symbol.iterator]();
   }
-  override namedChildren(): [string, Module][] {
+  protected override moduleEntries(): [string, Module][] {
     return this.list.map((module, i): [string, Module] => [String(i), module]);
   }
 }
@@ -36,6 +42,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
   constructor(modules: Readonly<Record<string, M>> | Iterable<readonly [string, M]> = {}) {
     super();
     this.named = new Map(Symbol.iterator in modules ? modules : Object.entries(modules));
+    for (const name of this.named.keys()) checkName('module', name);
   }
   get size(): number {
     return this.named.size;
@@ -44,6 +51,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
     return this.named.get(name);
   }
   set(name: string, module: M): this {
+    checkName('module', name);
     this.named.set(name, module);
     return this;
   }
@@ -59,7 +67,7 @@ export class ModuleDict<M extends Module = Module> extends Module {
   entries(): [string, M][] {
     return [...this.named];
   }
-  override namedChildren(): [string, Module][] {
+  protected override moduleEntries(): [string, Module][] {
     return [...this.named];
   }
 }
@@ -89,7 +97,7 @@ export class ParameterList extends Module implements Iterable<Parameter> {
   [Symbol.iterator](): Iterator<Parameter> {
     return this.list[Symbol.iterator]();
   }
-  override namedParameters(): [string, Parameter][] {
+  protected override parameterEntries(): [string, Parameter][] {
     return this.list.map((parameter, i): [string, Parameter] => [String(i), parameter]);
   }
 }
@@ -101,18 +109,20 @@ export class ParameterDict extends Module {
   constructor(parameters: Readonly<Record<string, Tensor>> = {}) {
     super();
     this.named = new Map(Object.entries(parameters).map(([name, t]) => [name, asParameter(t)]));
+    for (const name of this.named.keys()) checkName('parameter', name);
   }
   get(name: string): Parameter | undefined {
     return this.named.get(name);
   }
   set(name: string, parameter: Tensor): this {
+    checkName('parameter', name);
     this.named.set(name, asParameter(parameter));
     return this;
   }
   keys(): string[] {
     return [...this.named.keys()];
   }
-  override namedParameters(): [string, Parameter][] {
+  protected override parameterEntries(): [string, Parameter][] {
     return [...this.named];
   }
 }

@@ -68,7 +68,7 @@ export class LayersModule extends Module {
     }));
   }
 
-  override namedParameters(): [string, Parameter][] {
+  protected override parameterEntries(): [string, Parameter][] {
     return this.weights.map(({ name, parameter }) => [name, parameter]);
   }
 

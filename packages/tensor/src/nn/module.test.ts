@@ -92,3 +92,76 @@ describe('modules', () => {
     expect(frames.some((line) => /nn\/(linear|sequential)\.ts/.test(line))).toBe(false);
   });
 });
+
+describe('what is in a module at several places', () => {
+  class Tied extends nn.Module {
+    readonly weight = new Parameter(ones([2]));
+    readonly again = this.weight;
+    readonly layer = new nn.Linear(1, 1, { bias: false });
+    readonly same = this.layer;
+    readonly list = new nn.ParameterList([this.weight, this.weight, zeros([1])]);
+    readonly dict = new nn.ParameterDict({ a: this.weight, b: this.weight });
+  }
+
+  it('is listed and visited once, and saved under each path, as in PyTorch', () => {
+    const tied = new Tied();
+    expect(tied.namedParameters().map(([name]) => name)).toEqual(['weight', 'layer.weight', 'list.2']);
+    expect(tied.namedChildren().map(([name]) => name)).toEqual(['layer', 'list', 'dict']);
+    const list = new nn.ParameterList([tied.weight, tied.weight]);
+    expect([list.parameters().length, [...list.stateDict().keys()]]).toEqual([1, ['0', '1']]);
+    const visited: nn.Module[] = [];
+    tied.apply((one) => void visited.push(one));
+    expect(visited).toEqual([tied.layer, tied.list, tied.dict, tied]);
+    const names = [
+      ...['weight', 'again', 'layer.weight', 'same.weight', 'list.0', 'list.1', 'list.2', 'dict.a', 'dict.b'],
+    ];
+    expect([...tied.stateDict().keys()]).toEqual(names);
+    const state = new Map(names.map((name) => [name, name.startsWith('l') ? ones([1]) : ones([2])]));
+    for (const name of ['layer.weight', 'same.weight']) state.set(name, ones([1, 1]));
+    for (const name of ['list.0', 'list.1']) state.set(name, ones([2]));
+    expect(tied.loadStateDict(state)).toEqual({ missing: [], unexpected: [] });
+  });
+
+  it('is no circle for a visit', () => {
+    const parent = new Parent();
+    const visited: string[] = [];
+    parent.apply((one) => void visited.push(one.constructor.name));
+    expect(visited).toEqual(['Linear', 'Child', 'Linear', 'Child', 'Parent']);
+  });
+
+  it('cannot be mistaken for something else: names are single parts of a path', () => {
+    const layer = new nn.Identity();
+    expect(() => new nn.ModuleDict({ 'a.b': layer })).toThrow('module name can\'t contain ".", got: a.b');
+    expect(() => new nn.ModuleDict().set('', layer)).toThrow("module name can't be empty string");
+    expect(() => new nn.ParameterDict({ 'a.b': ones([1]) })).toThrow('parameter name can\'t contain ".", got: a.b');
+    expect(() => new nn.ParameterDict().set('', ones([1]))).toThrow("parameter name can't be empty string");
+  });
+});
+
+describe('state dicts that cannot be loaded', () => {
+  it('change nothing: values that are no tensors, and tensors that were disposed', () => {
+    const layer = new nn.Linear(1, 1);
+    const before = layer.weight.toArray();
+    const state = new Map([
+      ['weight', ones([1, 1])],
+      ['bias', 3 as unknown as Tensor],
+    ]);
+    expect(() => layer.loadStateDict(state)).toThrow(
+      "Error(s) in loading state dict for Linear: 'bias' is 3 instead of a tensor",
+    );
+    const gone = ones([1]);
+    gone.dispose();
+    expect(() => layer.loadStateDict(state.set('bias', gone))).toThrow(/this tensor was disposed/);
+    expect(layer.weight.toArray()).toEqual(before);
+  });
+});
+
+describe('Module.to', () => {
+  it('leaves weights alone that integers would not hold', () => {
+    const layer = new nn.Linear(1, 1);
+    expect(() => layer.to('int64' as 'float64')).toThrow(
+      'nn.Module.to() only accepts floating point or complex dtypes, but got int64',
+    );
+    expect(layer.weight.dtype).toBe('float32');
+  });
+});

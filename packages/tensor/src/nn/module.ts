@@ -6,6 +6,7 @@ import { isDifferentiable, isDType } from '../dtype.ts';
 import { Parameter, Tensor } from '../tensor.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
+import { hooksOf, type PostHook, type PreHook } from './forward-hooks.ts';
 
 const LOAD_OPTIONS: ReadonlySet<string> = new Set(['strict']);
 
@@ -61,7 +62,7 @@ export abstract class Module {
 
   private findParameters(recurse: boolean): [string, Parameter][] {
     const found = new Map<Parameter, string>();
-    for (const [name, value] of this.fields()) if (isParameter(value) && !found.has(value)) found.set(value, name);
+    for (const [name, parameter] of this.parameterEntries()) if (!found.has(parameter)) found.set(parameter, name);
     const own = [...found].map(([parameter, name]): [string, Parameter] => [name, parameter]);
     if (!recurse) return own;
     for (const [prefix, child] of this.namedChildren()) {
@@ -79,11 +80,21 @@ export abstract class Module {
     return this.namedParameters();
   }
 
-  /** The modules directly inside, with their names. */
+  /** The modules directly inside, each once, with their names. */
   namedChildren(): [string, Module][] {
-    const children: [string, Module][] = [];
-    for (const [name, value] of this.fields()) if (value instanceof Module) children.push([name, value]);
-    return children;
+    const names = new Map<Module, string>();
+    for (const [name, child] of this.moduleEntries()) if (!names.has(child)) names.set(child, name);
+    return [...names].map(([child, name]) => [name, child]);
+  }
+
+  /** The own parameters by name; one that has several names comes under each. */
+  protected parameterEntries(): [string, Parameter][] {
+    return this.fields().flatMap(([name, value]) => (isParameter(value) ? [[name, value]] : []));
+  }
+
+  /** The modules directly inside by name; one that has several names comes under each. */
+  protected moduleEntries(): [string, Module][] {
+    return this.fields().flatMap(([name, value]) => (value instanceof Module ? [[name, value]] : []));
   }
 
   /** Sets the mode of this module and all inside. */
@@ -106,16 +117,16 @@ export abstract class Module {
     return tensor;
   }
 
-  /** Parameters and buffers by path. The tensors are the module's own, detached from no one: copy them to keep a snapshot. */
+  /** Parameters and buffers by path; what is in the module at several places comes under each path. The tensors are the module's own, detached from no one: copy them to keep a snapshot. */
   stateDict(): Map<string, Tensor> {
     return unlessOpen(this, saving, () => this.collectState()) ?? new Map<string, Tensor>();
   }
 
   private collectState(): Map<string, Tensor> {
     const state = new Map<string, Tensor>();
-    for (const [name, parameter] of this.namedParameters(false)) state.set(name, parameter);
+    for (const [name, parameter] of this.parameterEntries()) state.set(name, parameter);
     for (const [name, buffer] of this.held) state.set(name, buffer);
-    for (const [prefix, child] of this.namedChildren()) {
+    for (const [prefix, child] of this.moduleEntries()) {
       for (const [name, tensor] of child.stateDict()) state.set(`${prefix}.${name}`, tensor);
     }
     return state;
@@ -138,8 +149,10 @@ export abstract class Module {
       problems.push(...missing.map((name) => `missing '${name}'`), ...unexpected.map((name) => `unexpected '${name}'`));
     }
     for (const [name, target] of own) {
-      const source = state.get(name);
-      if (source !== undefined && String(source.shape) !== String(target.shape)) {
+      const source: unknown = state.get(name);
+      if (source === undefined) continue;
+      if (!(source instanceof Tensor)) problems.push(`'${name}' is ${kindOf(source)} instead of a tensor`);
+      else if (String(source.shape) !== String(target.shape)) {
         problems.push(
           `size mismatch for '${name}': [${source.shape.join(', ')}] instead of [${target.shape.join(', ')}]`,
         );
@@ -148,6 +161,8 @@ export abstract class Module {
     if (problems.length > 0) {
       throw new RangeError(`Error(s) in loading state dict for ${this.constructor.name}: ${problems.join('; ')}`);
     }
+    // One that was disposed says so here, before anything has changed.
+    for (const name of own.keys()) void state.get(name)?.storage;
     noGrad(() => {
       for (const [name, target] of own) {
         const source = state.get(name);
@@ -193,8 +208,10 @@ export abstract class Module {
 
   /** Calls `fn` for all modules inside, then for this one: `model.apply((m) => …)` to begin with other weights. */
   apply(fn: (module: Module) => void): this {
-    for (const [, child] of this.namedChildren()) child.apply(fn);
-    fn(this);
+    unlessOpen(this, visiting, () => {
+      for (const [, child] of this.namedChildren()) child.apply(fn);
+      fn(this);
+    });
     return this;
   }
 
@@ -215,6 +232,8 @@ export abstract class Module {
    */
   to(target: 'float16' | 'bfloat16' | 'float32' | 'float64' | 'complex64' | Device): this {
     const moves = !isDType(target);
+    if (!moves && !isDifferentiable(target))
+      throw new TypeError(`nn.Module.to() only accepts floating point or complex dtypes, but got ${String(target)}`);
     const converted = (t: Tensor): Tensor => (moves ? t.to(target) : t.to(target));
     noGrad(() => {
       for (const t of new Set([...this.parameters(), ...this.buffers()])) {
@@ -247,25 +266,26 @@ export abstract class Module {
     return this.to('bfloat16');
   }
 
-  /** Calls `hook` before each `forward` with its arguments; what it returns, a list, takes their place. Returns how to remove it. */
+  /**
+   * Calls `hook` before each `forward`, after those that came before it, with the arguments; what it returns, a list, takes their place.
+   * Returns how to remove it.
+   */
   registerForwardPreHook(hook: (module: this, args: readonly unknown[]) => readonly unknown[] | void): () => void {
-    return this.around((forward, args) => forward(hook(this, args) ?? args));
+    const { before } = hooksOf(this);
+    const own: PreHook = (args) => hook(this, args);
+    before.add(own);
+    return () => void before.delete(own);
   }
 
-  /** Calls `hook` after each `forward` with its arguments and its result; what it returns takes the place of that. Returns how to remove it. */
+  /**
+   * Calls `hook` after each `forward`, after those that came before it, with the arguments and the result; what it returns takes the place
+   * of that. Returns how to remove it.
+   */
   registerForwardHook(hook: (module: this, args: readonly unknown[], output: unknown) => unknown): () => void {
-    return this.around((forward, args) => {
-      const output = forward(args);
-      if (output instanceof Promise) return output.then((value: unknown) => hook(this, args, value) ?? value);
-      return hook(this, args, output) ?? output;
-    });
-  }
-
-  /** Puts `wrap` around `forward`, inside of what is there already. */
-  private around(wrap: Wrapper): () => void {
-    const hooks = wrappersOf(this);
-    hooks.add(wrap);
-    return () => void hooks.delete(wrap);
+    const { after } = hooksOf(this);
+    const own: PostHook = (args, output) => hook(this, args, output);
+    after.add(own);
+    return () => void after.delete(own);
   }
 
   private fields(): [string, unknown][] {
@@ -279,8 +299,9 @@ export abstract class Module {
   }
 }
 
-/** Modules whose parameters are being listed, whose state is being collected, whose mode is being set. */
-const [listing, saving, switching] = [new Set<Module>(), new Set<Module>(), new Set<Module>()];
+/** Modules whose parameters are being listed, whose state is being collected, whose mode is being set, which are being visited. */
+const [listing, saving] = [new Set<Module>(), new Set<Module>()];
+const [switching, visiting] = [new Set<Module>(), new Set<Module>()];
 
 /** Runs `visit`, unless a visit of the same module is under way: modules may point back at those that contain them. */
 function unlessOpen<T>(module: Module, open: Set<Module>, visit: () => T): T | undefined {
@@ -291,33 +312,6 @@ function unlessOpen<T>(module: Module, open: Set<Module>, visit: () => T): T | u
   } finally {
     open.delete(module);
   }
-}
-
-/** What a hook does around `forward`. */
-type Wrapper = (forward: (args: readonly unknown[]) => unknown, args: readonly unknown[]) => unknown;
-
-const wrappers = new WeakMap<Module, Set<Wrapper>>();
-
-/** The hooks of a module; with the first its `forward` becomes one that calls them. */
-function wrappersOf(module: Module): Set<Wrapper> {
-  const known = wrappers.get(module);
-  if (known !== undefined) return known;
-  const { forward } = module as Module & Partial<Callable>;
-  if (forward === undefined) throw new TypeError(`${module.constructor.name} has no forward to put a hook on`);
-  const hooks = new Set<Wrapper>();
-  wrappers.set(module, hooks);
-  const hooked = (...args: unknown[]): unknown => {
-    let run = (given: readonly unknown[]): unknown =>
-      (forward as (...a: unknown[]) => unknown).apply(module, [...given]);
-    for (const wrap of hooks) {
-      const inner = run;
-      run = (given) => wrap(inner, given);
-    }
-    return run(args);
-  };
-  // No field: it is nothing to save or to list.
-  Object.defineProperty(module, 'forward', { value: hooked, writable: true, configurable: true, enumerable: false });
-  return hooks;
 }
 
 /** A module of its own with the same structure and copies of the parameters and buffers. Its hooks stay behind. */

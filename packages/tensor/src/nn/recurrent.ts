@@ -178,14 +178,14 @@ abstract class Recurrent extends Module {
   }
 
   /** The path of each parameter is PyTorch's: 'weight_ih_l0', 'weight_ih_l0_reverse'. */
-  override namedParameters(): [string, Parameter][] {
+  protected override parameterEntries(): [string, Parameter][] {
     return this.stacked.flatMap((one, i) => {
       const suffix = `_l${Math.floor(i / this.directions)}${i % this.directions === 1 ? '_reverse' : ''}`;
       return one.namedParameters().map(([name, parameter]): [string, Parameter] => [`${name}${suffix}`, parameter]);
     });
   }
 
-  override namedChildren(): [string, Module][] {
+  protected override moduleEntries(): [string, Module][] {
     return [];
   }
 

@@ -54,7 +54,7 @@ export class Sequential<L extends readonly (Module & Callable)[]> extends Module
     return values[0] as Output<L>;
   }
 
-  override namedChildren(): [string, Module][] {
+  protected override moduleEntries(): [string, Module][] {
     return this.layers.map((layer, i): [string, Module] => [String(i), layer]);
   }
 
