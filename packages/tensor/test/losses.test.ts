@@ -4,6 +4,7 @@ import {
   binaryCrossEntropy,
   binaryCrossEntropyWithLogits,
   complex,
+  crossEntropy,
   DTypeError,
   grad,
   imag,
@@ -99,6 +100,16 @@ describe('losses of logits', () => {
       const exact = count * sigmoid(x) * sigmoid(-x);
       expect(Math.abs(found - exact), `at ${x}: ${found}, not ${exact}`).toBeLessThanOrEqual(2e-6 * Math.abs(exact));
     }
+  });
+
+  it('are smoothed by a share of the target', () => {
+    const logits = tensor([[1, 2]]);
+    for (const labelSmoothing of [-0.1, 1.5, NaN])
+      expect(() => crossEntropy(logits, tensor([0n]), { labelSmoothing })).toThrow(
+        `crossEntropy: labelSmoothing must be between 0 and 1, got ${labelSmoothing}`,
+      );
+    const evenly = crossEntropy(logits, tensor([[0.5, 0.5]])).item();
+    expect(crossEntropy(logits, tensor([0n]), { labelSmoothing: 1 }).item()).toBeCloseTo(evenly, 6);
   });
 
   it('are as large as the logit where the answer is certain and wrong', () => {

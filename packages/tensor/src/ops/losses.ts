@@ -242,7 +242,7 @@ export interface CrossEntropyOptions extends ClassLossOptions {
  * @param logits [N, C, ...], or [C]
  * @param target class numbers, int64, [N, ...], or probabilities of the shape of the logits
  * @param options `weight`, `reduction`, `ignoreIndex`, `labelSmoothing`
- * @throws ShapeError when the shapes do not fit, or for a class that there is not.
+ * @throws ShapeError when the shapes do not fit, or for a class that there is not; RangeError for a smoothing beyond 0 to 1.
  * @example
  * ```ts
  * const logits = tensor([[2, 0, 0]], { requiresGrad: true });
@@ -256,6 +256,8 @@ export const crossEntropy = named(
   (logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor => {
     checkLoss('crossEntropy', CROSS_ENTROPY_OPTIONS, options, [logits, target]);
     const { labelSmoothing: smoothing = 0, ...rest } = options;
+    if (!(smoothing >= 0 && smoothing <= 1))
+      throw new RangeError(`crossEntropy: labelSmoothing must be between 0 and 1, got ${smoothing}`);
     const { weight } = options;
     check('crossEntropy', same(FLOAT), weight === undefined ? [logits] : [logits, weight]);
     check('crossEntropy', each(REAL_NUMBER, 'a target is of class numbers, int64 as a rule, or of probabilities'), [
