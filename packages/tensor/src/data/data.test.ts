@@ -138,6 +138,12 @@ describe('samplers', () => {
     expect(() => new data.WeightedRandomSampler([1, -1], 1)).toThrow('not negative, got -1');
   });
 
+  it('WeightedRandomSampler refuses weights of which it cannot tell the shares', () => {
+    expect(() => new data.WeightedRandomSampler([1e308, 1e308, 1e308], 5)).toThrow(
+      'WeightedRandomSampler: the sum of the weights is beyond the largest number: scale them down',
+    );
+  });
+
   it('SubsetRandomSampler has those given, BatchSampler groups them', () => {
     const subset = new data.SubsetRandomSampler([5, 7, 9], { seed: 2 });
     expect([...subset].sort()).toEqual([5, 7, 9]);
@@ -279,6 +285,15 @@ describe('DataLoader', () => {
     const batchSampler = { length: 2, *[Symbol.iterator]() { yield* [[4], [2, 0]]; } }; // prettier-ignore
     const loader = new DataLoader(numbers(6), { batchSampler });
     expect([loader.length, await held(loader)]).toEqual([2, [[4], [2, 0]]]);
+  });
+
+  it('refuses numbers of samples that a list does not have', async () => {
+    for (const wrong of [2, -1, 0.5]) {
+      const loader = new DataLoader(['a', 'b'], { sampler: { length: 1, [Symbol.iterator]: () => [wrong].values() } });
+      await expect(loader[Symbol.asyncIterator]().next()).rejects.toThrow(
+        `sample ${wrong} is out of range: there are 2`,
+      );
+    }
   });
 
   it('asks for the samples of a batch at once, and for as many batches ahead as it is told', async () => {

@@ -75,7 +75,8 @@ export class ConcatDataset<T> implements Dataset<T> {
   }
 }
 
-function within(index: number, length: number): number {
+/** @throws RangeError for a number that no sample has. */
+export function within(index: number, length: number): number {
   if (Number.isInteger(index) && index >= 0 && index < length) return index;
   throw new RangeError(`sample ${index} is out of range: there are ${length}`);
 }

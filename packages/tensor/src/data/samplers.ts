@@ -111,7 +111,7 @@ export class WeightedRandomSampler implements Sampler {
   private readonly replacement: boolean;
   private readonly draws: Draws;
 
-  /** @throws RangeError for weights that are negative or not finite, and where there are fewer above 0 than are drawn without replacement. */
+  /** @throws RangeError for weights that are negative or not finite, or whose sum is not, and where there are fewer above 0 than are drawn without replacement. */
   constructor(weights: Iterable<number>, numSamples: number, options: WeightedRandomSamplerOptions = {}) {
     checkOptionNames(options, WEIGHTED, 'WeightedRandomSampler');
     checkCount('WeightedRandomSampler', 'numSamples', numSamples);
@@ -120,6 +120,10 @@ export class WeightedRandomSampler implements Sampler {
     const wrong = this.weights.find((one) => !(one >= 0 && one < Infinity));
     if (wrong !== undefined)
       throw new RangeError(`WeightedRandomSampler: weights are finite and not negative, got ${wrong}`);
+    if (this.weights.reduce((sum, one) => sum + one, 0) === Infinity)
+      throw new RangeError(
+        'WeightedRandomSampler: the sum of the weights is beyond the largest number: scale them down',
+      );
     const possible = this.weights.filter((one) => one > 0).length;
     if (possible < (this.replacement ? 1 : numSamples))
       throw new RangeError(

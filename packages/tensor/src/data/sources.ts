@@ -1,5 +1,5 @@
 /** @file Where batches come from: samples by number, or a stream that is read. */
-import type { Dataset } from './dataset.ts';
+import { within, type Dataset } from './dataset.ts';
 
 /** Samples one after the other, for data sets that have no numbers: a file that is read, a queue. Each epoch iterates anew. */
 export type SampleStream<T> = Iterable<T> | AsyncIterable<T>;
@@ -88,5 +88,5 @@ export function isStream<T>(dataset: Dataset<T> | readonly T[] | SampleStream<T>
 export function asDataset<T>(dataset: Dataset<T> | readonly T[]): Dataset<T> {
   if (!Array.isArray(dataset)) return dataset as Dataset<T>;
   const samples = dataset as readonly T[];
-  return { length: samples.length, get: (i) => samples[i] as T };
+  return { length: samples.length, get: (i) => samples[within(i, samples.length)] as T };
 }
