@@ -84,6 +84,16 @@ describe('safetensors', () => {
     expect(() => loadSafetensors(bytes)).toThrow(message);
   });
 
+  it('writes nothing that it would not read', () => {
+    const weight = new Map([['w', zeros([1])]]);
+    expect(() => saveSafetensors(weight, { epoch: 3 as unknown as string })).toThrow(
+      "saveSafetensors(): metadata are texts, but 'epoch' is 3: write String(…)",
+    );
+    expect(() => saveSafetensors(new Map([['w', [1, 2] as unknown as Tensor]]))).toThrow(
+      "saveSafetensors(): 'w' is a list instead of a tensor",
+    );
+  });
+
   it('says what it cannot store', () => {
     expect(() => saveSafetensors(new Map([['z', zeros([1], { dtype: 'complex64' })]]))).toThrow(/no complex64/);
   });

@@ -6,7 +6,7 @@ import { limits } from './limits.ts';
 import { kindOf } from './given.ts';
 import { checkShape, sizeOf } from './shape.ts';
 import { storageFromBytes } from './storage.ts';
-import type { Tensor } from './tensor.ts';
+import { Tensor } from './tensor.ts';
 
 const NAMES: Readonly<Partial<Record<DType, string>>> = {
   float64: 'F64',
@@ -32,7 +32,7 @@ interface Entry {
  * The bytes of a safetensors file with the given tensors, in the order of their alignment as the reference writer lays them out.
  * @param tensors by name
  * @param metadata strings by name
- * @throws DTypeError for complex64, which the format lacks.
+ * @throws DTypeError for complex64, which the format lacks; TypeError for what is no tensor, and for metadata that are no texts.
  * @example
  * ```ts
  * const model = new nn.Linear(2, 1);
@@ -52,6 +52,11 @@ export function saveSafetensors(
     throw new TypeError(
       `saveSafetensors() takes a Map of tensors, as stateDict() gives, and returns bytes; got ${kindOf(given)}`,
     );
+  for (const [name, t] of tensors as ReadonlyMap<string, unknown>)
+    if (!(t instanceof Tensor)) throw new TypeError(`saveSafetensors(): '${name}' is ${kindOf(t)} instead of a tensor`);
+  for (const [name, text] of Object.entries<unknown>(metadata ?? {}))
+    if (typeof text !== 'string')
+      throw new TypeError(`saveSafetensors(): metadata are texts, but '${name}' is ${kindOf(text)}: write String(…)`);
   const width = (t: Tensor): number => dtypes[t.dtype].bytes;
   const order = [...tensors].sort(([a, t], [b, u]) => width(u) - width(t) || (a < b ? -1 : 1));
   const header: [string, unknown][] = metadata === undefined ? [] : [['__metadata__', metadata]];
