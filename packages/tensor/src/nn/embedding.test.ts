@@ -54,6 +54,13 @@ describe.each([false, true])('an embedding (sparse: %s)', (sparse) => {
     ]);
   });
 
+  it('scales no row where an id is refused, and says which', () => {
+    const layer = new nn.Embedding(3, 2, { maxNorm: 1e-3 });
+    const before = layer.weight.toArray();
+    expect(() => layer.forward(tensor([0n, 5n]))).toThrow('index 5 is out of bounds for dimension with size 3');
+    expect(layer.weight.toArray()).toEqual(before);
+  });
+
   it('has a gradient that later changes of the ids do not reach', () => {
     const at = ids(0, 1);
     const bag = new nn.EmbeddingBag(3, 1, { sparse, mode: 'sum' });

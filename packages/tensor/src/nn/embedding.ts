@@ -108,6 +108,9 @@ export class Embedding extends Module {
     noGrad(() =>
       sweep(() => {
         const own = [...new Set(Array.from(readNumbers(ids)))];
+        const count = this.weight.shape[0] as number;
+        // What reads the rows says which id there is not: until then nothing is scaled.
+        if (!own.every((id) => Number.isInteger(id) && id >= 0 && id < count)) return;
         for (const id of own) {
           const row = this.weight.detach().narrow(0, id, 1);
           const size = row.norm(this.options.normType ?? 2).item();

@@ -55,6 +55,7 @@ export function packPaddedSequence(
   const wrong = given.find((n) => !Number.isInteger(n) || n <= 0 || n > length);
   if (wrong !== undefined)
     throw new ShapeError(`Length of all samples has to be greater than 0 and at most ${length}, but found ${wrong}`);
+  if (batch === 0) throw new ShapeError('Cannot pack empty tensors.');
   const order = given.map((_, i) => i);
   if (options.enforceSorted !== false) {
     if (given.some((n, i) => i > 0 && n > (given[i - 1] as number)))
@@ -112,8 +113,11 @@ export function padSequence(
 ): Tensor {
   checkOptionNames(options, PAD_SEQUENCE, 'padSequence()');
   if (sequences.length === 0) throw new ShapeError('padSequence() expects a non-empty list of tensors');
+  const { paddingSide = 'right' } = options;
+  if (paddingSide !== 'left' && paddingSide !== 'right')
+    throw new RangeError(`paddingSide should be either 'right' or 'left', but got '${String(paddingSide)}'`);
   const longest = Math.max(...sequences.map((t) => t.shape[0] ?? 0));
-  const left = options.paddingSide === 'left';
+  const left = paddingSide === 'left';
   const padded = sequences.map((t) => {
     const missing = longest - (t.shape[0] as number);
     const pads = [...Array<number>(2 * (t.rank - 1)).fill(0), left ? missing : 0, left ? 0 : missing];
