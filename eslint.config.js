@@ -54,6 +54,12 @@ const noUsing = {
   message: 'Published packages run where `using` is not known: scope(), or dispose in finally.',
 };
 
+/** Engines that are in use do not have it, and a method would be called 'undefined'. */
+const noSymbolDispose = {
+  selector: "MemberExpression[object.name='Symbol'][property.name=/^(d|asyncD)ispose$/]",
+  message: 'Not every engine has it: DISPOSE and ASYNC_DISPOSE of @backwire/tensor/internal.',
+};
+
 export default defineConfig(
   globalIgnores([
     '**/dist/**',
@@ -111,7 +117,7 @@ export default defineConfig(
     files: ['packages/*/src/**/*.ts'],
     ignores: ['**/*.test.ts', '**/testdata/**', 'packages/testing/**'],
     rules: {
-      'no-restricted-syntax': ['error', noUsing],
+      'no-restricted-syntax': ['error', noUsing, noSymbolDispose],
       'no-restricted-imports': [
         'error',
         {
@@ -136,6 +142,7 @@ export default defineConfig(
       'no-restricted-syntax': [
         'error',
         noUsing,
+        noSymbolDispose,
         { selector: 'AwaitExpression', message: ambientMessage },
         { selector: 'ImportDeclaration[source.value=/^node:/]', message: ambientMessage },
       ],

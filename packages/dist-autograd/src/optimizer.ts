@@ -3,7 +3,7 @@ import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } fr
 import { CALL_OPTIONS, nameOf, refuseUnknown } from '@backwire/rpc/internal';
 import { remote, type RRef } from '@backwire/rref';
 import { scope, tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
-import { clipFactor, kindOf, runWith } from '@backwire/tensor/internal';
+import { DISPOSE, clipFactor, kindOf, runWith } from '@backwire/tensor/internal';
 import { sessionOf, type Autograd } from './api.ts';
 import type { LiveContext } from './live-context.ts';
 import {
@@ -236,7 +236,7 @@ export class DistributedOptimizer implements Disposable {
     for (const { rref } of this.#locals) rref.dispose();
   }
 
-  [Symbol.dispose](): void {
+  [DISPOSE](): void {
     this.dispose();
   }
 }
@@ -313,7 +313,7 @@ async function allOrNone<T extends Disposable>(promises: readonly Promise<T>[]):
     return await allOrLastError(promises);
   } catch (error) {
     for (const outcome of await Promise.allSettled(promises))
-      if (outcome.status === 'fulfilled') outcome.value[Symbol.dispose]();
+      if (outcome.status === 'fulfilled') outcome.value[DISPOSE]();
     throw error;
   }
 }

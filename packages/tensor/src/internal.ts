@@ -12,6 +12,7 @@ export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
 export { addGradients, addToHeld } from './ops/gradients.ts';
 export { isDeviceName } from './device.ts';
 export { checkDevice, place } from './devices.ts';
+export { ASYNC_DISPOSE, DISPOSE } from './disposal.ts';
 export { hashText } from './hash-text.ts';
 export { isOwnFrame } from './here.ts';
 export { readBytes } from './host.ts';

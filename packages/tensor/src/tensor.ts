@@ -8,6 +8,7 @@ import type { Nested, TensorMethods } from './methods.ts';
 import { handlesIn, keep, noteCreated, untracked } from './scope.ts';
 import { isContiguous, sameShape, sizeOf, type Shape } from './shape.ts';
 import type { Storage } from './storage.ts';
+import { DISPOSE } from './disposal.ts';
 
 export type { Nested };
 
@@ -302,7 +303,7 @@ export class Tensor<D extends DType = DType> {
     old.release();
   }
 
-  [Symbol.dispose](): void {
+  [DISPOSE](): void {
     this.dispose();
   }
 }

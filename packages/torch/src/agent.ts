@@ -11,7 +11,7 @@ import {
 } from '@backwire/rpc';
 import { EventHub, Served, forgetDefault, show, type CallingAgent, type Definition } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
-import { runAtRoot, runClean } from '@backwire/tensor/internal';
+import { ASYNC_DISPOSE, runAtRoot, runClean } from '@backwire/tensor/internal';
 import { bufferPool } from '@backwire/wire/internal';
 import { provideRRefs } from '@backwire/rref/internal';
 import { provideAutograd } from '@backwire/dist-autograd/internal';
@@ -275,7 +275,7 @@ export class TorchAgent implements CallingAgent {
   }
 
   /** Leaves on its own: waits for nobody else, and for its own calls for a while. */
-  async [Symbol.asyncDispose](): Promise<void> {
+  async [ASYNC_DISPOSE](): Promise<void> {
     await (this.ending ??= this.end({ graceful: false, timeoutMs: DISPOSE_MS }));
   }
 

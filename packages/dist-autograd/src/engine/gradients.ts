@@ -1,6 +1,6 @@
 /** @file The gradients of one context on one worker, by leaf; what a pass added can be taken back until it is known to have succeeded. */
 import type { Tensor } from '@backwire/tensor';
-import { AccumulateGrad, addGradients, gradEdge, untracked } from '@backwire/tensor/internal';
+import { DISPOSE, AccumulateGrad, addGradients, gradEdge, untracked } from '@backwire/tensor/internal';
 import { MAX_UNCONFIRMED } from '../limits.ts';
 import { sameMember, samePass, type PassId } from '../protocol/ids.ts';
 
@@ -158,7 +158,7 @@ class GradientMap implements Gradients {
     for (const [leaf, grad] of this.byLeaf) yield [leaf.variable, grad] as const;
   }
 
-  [Symbol.dispose](): void {
+  [DISPOSE](): void {
     for (const grad of this.byLeaf.values()) grad.dispose();
   }
 }

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { optionNames, refuseUnknown, type AgentMetrics, type Observers, invalidArgument } from '@backwire/rpc/internal';
+import { ASYNC_DISPOSE } from '@backwire/tensor/internal';
 import { CallHistograms } from './call-histograms.ts';
 import { PROMETHEUS_TYPE, prometheusText } from './prometheus.ts';
 
@@ -102,7 +103,7 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
       server.closeAllConnections();
     });
   const shown = host.includes(':') ? `[${host}]` : host;
-  return { url: `http://${shown}:${bound}/metrics`, close, [Symbol.asyncDispose]: close };
+  return { url: `http://${shown}:${bound}/metrics`, close, [ASYNC_DISPOSE]: close };
 }
 
 function answer(agent: RpcAgent, request: IncomingMessage, response: ServerResponse): void {

@@ -1,6 +1,6 @@
 /** @file One worker of a group: the parts of an agent, and what programs and extensions see of them. */
 import type { Named, Tensor } from '@backwire/tensor';
-import { ambient, runClean, type CurrentScope } from '@backwire/tensor/internal';
+import { ASYNC_DISPOSE, ambient, runClean, type CurrentScope } from '@backwire/tensor/internal';
 import type { Message, MessageType } from '@backwire/wire';
 import {
   DEFAULT_WIRE_LIMITS,
@@ -232,7 +232,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   }
 
   /** Leaves on its own: waits for its own calls and handlers for a while, and for nobody else. */
-  async [Symbol.asyncDispose](): Promise<void> {
+  async [ASYNC_DISPOSE](): Promise<void> {
     await (this.ending ??= new Shutdown(this, this.store, { timeoutMs: 5_000 }, true).run());
   }
 

@@ -1,5 +1,5 @@
 /** @file The consuming end of a stream: an async generator that is a few items ahead at most. */
-import { runAtRoot } from '@backwire/tensor/internal';
+import { ASYNC_DISPOSE, runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
 import type { OpenCalls } from './open-calls.ts';
@@ -143,7 +143,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
     return this;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  async [ASYNC_DISPOSE](): Promise<void> {
     this.leave();
   }
 

@@ -1,4 +1,5 @@
 /** @file Looks at a whole group from outside, without becoming part of it. */
+import { ASYNC_DISPOSE } from '@backwire/tensor/internal';
 import { invalidArgument, RpcError } from '../base/errors.ts';
 import type { Security } from '../base/options.ts';
 import { ways } from '../connect/dial.ts';
@@ -123,7 +124,7 @@ export class Inspector {
     await this.source.close().catch(() => undefined);
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  async [ASYNC_DISPOSE](): Promise<void> {
     await this.close();
   }
 

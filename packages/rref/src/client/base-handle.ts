@@ -1,5 +1,6 @@
 /** @file What all handles of RRefs are, whatever kind of group they are of: an identity, a lifetime, a creation that may fail. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import { DISPOSE } from '@backwire/tensor/internal';
 import { waitFor } from '../deadline.ts';
 import { errorOf } from '../failure.ts';
 import { BRAND } from '../handle-brand.ts';
@@ -127,7 +128,7 @@ export abstract class BaseHandle {
     this.#releaseIfUnused();
   }
 
-  [Symbol.dispose](): void {
+  [DISPOSE](): void {
     this.dispose();
   }
 

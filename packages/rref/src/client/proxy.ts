@@ -1,4 +1,5 @@
 /** @file Objects whose methods run elsewhere; and answers that are a promise and, when the method streams, a generator too. */
+import { ASYNC_DISPOSE } from '@backwire/tensor/internal';
 
 /** What a call through a proxy comes to. */
 export type Call = (method: string, args: readonly unknown[]) => unknown;
@@ -41,7 +42,7 @@ const generator = {
   [Symbol.asyncIterator](this: Named): Named {
     return this;
   },
-  async [Symbol.asyncDispose](this: Named): Promise<void> {
+  async [ASYNC_DISPOSE](this: Named): Promise<void> {
     await (await streamOf(this)).return(undefined);
   },
 };

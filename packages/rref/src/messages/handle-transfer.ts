@@ -1,6 +1,7 @@
 /** @file RRefs inside messages: what travels in their place, and what becomes of a handle whose message is never decoded. */
 import { RpcError, type WorkerInfo } from '@backwire/rpc';
 import type { ExtensionValue } from '@backwire/rpc/internal';
+import { DISPOSE } from '@backwire/tensor/internal';
 import { asElsewhere } from '../failure.ts';
 import { isHandle } from '../handle-brand.ts';
 import type { MemberDirectory } from '../members.ts';
@@ -73,7 +74,7 @@ export class HandleTransfer<V> {
         const { member, local } = (handle as SentHandle<V>).rref;
         return [workerOf(member), incarnationOf(member), local];
       },
-      discard: (handle) => (handle as SentHandle<V>)[Symbol.dispose](),
+      discard: (handle) => (handle as SentHandle<V>)[DISPOSE](),
     };
   }
 

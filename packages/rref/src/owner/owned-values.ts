@@ -1,6 +1,7 @@
 /** @file The values that this worker owns, by the names that peers and handles have for them. */
 import { RpcError } from '@backwire/rpc';
 import { systemError } from '@backwire/rpc/internal';
+import { DISPOSE } from '@backwire/tensor/internal';
 import { isHandle } from '../handle-brand.ts';
 import { formatId, memberKey, type GlobalId } from '../protocol/ids.ts';
 import type { OwnerEntry, OwnerTable } from '../protocol/owner-table.ts';
@@ -34,7 +35,7 @@ export class OwnedValues {
     if (isHandle(reference)) {
       const { owned } = reference as { readonly owned?: unknown };
       // It came with the call alone; whose it is a copy of holds the value until the call is over.
-      (reference as Disposable)[Symbol.dispose]();
+      (reference as Disposable)[DISPOSE]();
       if (owned instanceof OwnedValue) return owned;
     } else if (Array.isArray(reference)) {
       const [worker, incarnation, local] = reference as unknown[];

@@ -7,6 +7,7 @@ import { asDataset, END, isStream, Numbered, Streamed, type SampleStream, type S
 import { WorkerEpochs } from './worker-epochs.ts';
 import type { Wanted } from './worker-messages.ts';
 import { planOf } from './worker-plan.ts';
+import { ASYNC_DISPOSE } from '../disposal.ts';
 
 /**
  * `for await (const [x, y] of loader)`: one epoch. A batch's samples are asked for at once, and batches come in order. With `prefetch` the
@@ -87,7 +88,7 @@ export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
     await this.workers?.close();
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
+  [ASYNC_DISPOSE](): Promise<void> {
     return this.close();
   }
 

@@ -5,6 +5,7 @@ import type { RRef } from '@backwire/rref';
 import type { Definition } from '@backwire/rpc/internal';
 import { Tensor, optim } from '@backwire/tensor';
 import type { Gradients } from '@backwire/dist-autograd';
+import { DISPOSE } from '@backwire/tensor/internal';
 import { OfferedClass, type Names } from '../calls/names.ts';
 import { PyKwargs } from '../calls/targets.ts';
 import { tupleOf } from '../values/containers.ts';
@@ -79,7 +80,7 @@ export function serveOptimizers(host: OptimizerHost): void {
     try {
       local.step(gradients);
     } finally {
-      gradients?.[Symbol.dispose]();
+      gradients?.[DISPOSE]();
     }
     return null;
   };

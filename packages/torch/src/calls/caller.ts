@@ -9,7 +9,7 @@ import {
   type CallForm,
   type CallMaker,
 } from '@backwire/rpc/internal';
-import { runAtRoot, scopeHere } from '@backwire/tensor/internal';
+import { DISPOSE, runAtRoot, scopeHere } from '@backwire/tensor/internal';
 import type { ArrivedBody } from '../links/bodies.ts';
 import type { TorchPeer } from '../links/peer.ts';
 import { readResponse, writeCommand } from '../messages/codec.ts';
@@ -272,7 +272,7 @@ export function failed(response: TorchResponse, from: WorkerInfo): Error {
 }
 
 function dropped(value: unknown): void {
-  if (typeof value === 'object' && value !== null && Symbol.dispose in value) (value as Disposable)[Symbol.dispose]();
+  if (typeof value === 'object' && value !== null && DISPOSE in value) (value as Disposable)[DISPOSE]();
 }
 
 /** @throws TypeError for what is no signal, RpcError 'cancelled' for one that is aborted. */

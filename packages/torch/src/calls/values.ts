@@ -1,6 +1,7 @@
 /** @file Values on their way to a worker and from one: pickles with the RRefs, functions and tensors in them. */
 import type { WorkerInfo } from '@backwire/rpc';
 import { nn } from '@backwire/tensor';
+import { DISPOSE } from '@backwire/tensor/internal';
 import type { TorchLimits } from '../limits.ts';
 import { readPython } from '../pickle/python-reader.ts';
 import { writePython, type WrittenPython } from '../pickle/python-writer.ts';
@@ -137,7 +138,7 @@ export class Values {
 
 /** Lets go of the handles of a message that nobody gets. */
 export function letGo({ handles }: Reading): void {
-  for (const handle of handles) handle[Symbol.dispose]();
+  for (const handle of handles) handle[DISPOSE]();
   handles.clear();
 }
 

@@ -1,5 +1,6 @@
 /** @file Tensors of element types that are only handed on: stored, saved, sent back. */
 import { noGrad, Parameter, Tensor } from '@backwire/tensor';
+import { DISPOSE } from '@backwire/tensor/internal';
 import { elementNamed, type TorchElement } from './dtypes.ts';
 
 /** A tensor of a type that nothing here computes with: complex128, float8_e4m3fn … */
@@ -34,7 +35,7 @@ export class OpaqueTensor {
     this.bytes.dispose();
   }
 
-  [Symbol.dispose](): void {
+  [DISPOSE](): void {
     this.dispose();
   }
 }
