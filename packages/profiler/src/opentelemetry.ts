@@ -7,6 +7,7 @@ import {
   errorName,
   handledMethod,
   incomingTrace,
+  missingPackage,
   withTrace,
   type AgentMetrics,
   type CallObserver,
@@ -32,8 +33,6 @@ const OPTIONS = optionNames<OpenTelemetryOptions>()('tracerProvider meterProvide
 /** The name of the extension, and of its tracer and meter. */
 const OPEN_TELEMETRY = 'opentelemetry';
 const SCOPE = '@backwire/profiler';
-/** By a name that bundlers do not see: they would want it installed. */
-const API: string = '@opentelemetry/api';
 /** `rpc.system.name`. */
 const SYSTEM = 'backwire';
 
@@ -47,15 +46,23 @@ const SYSTEM = 'backwire';
  * await initRpc({ name: 'w0', extensions: [await openTelemetry()] });
  * ```
  *
- * @throws Error when `@opentelemetry/api` is not installed.
+ * @throws RpcError 'failed-precondition' when `@opentelemetry/api` is not installed.
  */
 export async function openTelemetry(options: OpenTelemetryOptions = {}): Promise<Extension> {
   refuseUnknown(options, OPTIONS, 'openTelemetry()');
-  const api = (await import(/* @vite-ignore */ API)) as typeof Otel;
+  const api = await loadApi();
   return {
     name: OPEN_TELEMETRY,
     attach: (agent) => new TelemetrySession(agent as ExtensionHost, api, options),
   };
+}
+
+async function loadApi(): Promise<typeof Otel> {
+  try {
+    return await import('@opentelemetry/api');
+  } catch (error) {
+    throw missingPackage('openTelemetry()', '@opentelemetry/api', error);
+  }
 }
 
 class TelemetrySession implements ExtensionSession {

@@ -4,6 +4,7 @@ export {
   errorTypeOf,
   InvariantError,
   invalidArgument,
+  missingPackage,
   RPC_ERROR_CODES,
   isRpcErrorCode,
   type Executed,

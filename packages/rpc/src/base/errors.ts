@@ -107,6 +107,11 @@ export function invalidArgument(text: string): RpcError {
   return new RpcError('invalid-argument', text);
 }
 
+/** What wants an optional package, which is not installed. It is imported in a `try`: so bundlers, webpack too, know that it may be missing. */
+export function missingPackage(what: string, name: string, cause: unknown): RpcError {
+  return new RpcError('failed-precondition', `${what} needs the package '${name}': npm install ${name}`, { cause });
+}
+
 export interface RemoteErrorFields extends RpcErrorFields {
   readonly remoteName: string;
   readonly remoteStack: string | undefined;

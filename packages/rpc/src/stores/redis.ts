@@ -1,5 +1,6 @@
 /** @file A store in Redis, through the optional package `redis`: each operation one script, changes by publish and subscribe. */
-import { RpcError } from '../base/errors.ts';
+import type * as Redis from 'redis';
+import { missingPackage, RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { openedInTime, tooLate, type OpeningLimits } from './opening.ts';
@@ -65,12 +66,16 @@ export async function redisStore(options: RedisStoreOptions): Promise<Store> {
   });
 }
 
+async function loadRedis(): Promise<typeof Redis> {
+  try {
+    return await import('redis');
+  } catch (error) {
+    throw missingPackage('a store in Redis', 'redis', error);
+  }
+}
+
 async function createClient(url: string): Promise<Client> {
-  const redis = await import('redis').catch((error: unknown) => {
-    throw new RpcError('failed-precondition', "a store in Redis needs the package 'redis': npm install redis", {
-      cause: error,
-    });
-  });
+  const redis = await loadRedis();
   const client = redis.createClient({
     url,
     // Requests made while there is no connection fail by our own limit, not by being forgotten.

@@ -1,5 +1,4 @@
 /** @file Functions of the C library, through the optional package `koffi`. */
-import { createRequire } from 'node:module';
 import { attempt, once } from '../base/attempt.ts';
 
 /** What this project uses of `koffi`. */
@@ -14,6 +13,11 @@ interface Koffi {
 
 /** undefined where it cannot work: another system than Linux, or no `koffi`. Loading takes some 20 ms, once a process. */
 export const native = once(() => (process.platform === 'linux' ? attempt(() => loadNative(koffiPath())) : undefined));
+
+/** By a way that bundlers do not see: a thread looks for the package in its place, which a bundle would not have. */
+function createRequire(from: string): NodeJS.Require {
+  return process.getBuiltinModule('node:module').createRequire(from);
+}
 
 /** Where the package is. @throws Error when it is not installed. */
 export function koffiPath(): string {

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type * as Ws from 'ws';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { invalidArgument, RpcError } from '../base/errors.ts';
+import { invalidArgument, missingPackage } from '../base/errors.ts';
 import { HANDSHAKE_TIMEOUT_MS } from '../security/handshake.ts';
 import { sameBytes, sha256 } from '../security/digest.ts';
 import type { Keys } from '../security/keys.ts';
@@ -199,9 +199,9 @@ async function nodeClient(): Promise<WebSocketClass> {
 }
 
 async function loadWs(): Promise<typeof Ws> {
-  return import('ws').catch((error: unknown) => {
-    throw new RpcError('failed-precondition', "the transport 'ws' needs the package 'ws': npm install ws", {
-      cause: error,
-    });
-  });
+  try {
+    return await import('ws');
+  } catch (error) {
+    throw missingPackage("the transport 'ws'", 'ws', error);
+  }
 }
