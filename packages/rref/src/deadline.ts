@@ -1,11 +1,14 @@
 /** @file Waiting for something local under the same bounds as a call: a time limit and a signal. */
 import { RpcError } from '@backwire/rpc';
-import { unwatchAbort, watchAbort } from '@backwire/rpc/internal';
+import { checkSignal, unwatchAbort, watchAbort } from '@backwire/rpc/internal';
 
 /** `promise`, or a rejection once `timeoutMs` (0 = no limit) have passed or `signal` aborts. Leaves no timer and no listener behind. */
 export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
   if (timeoutMs === 0 && signal === undefined) return promise;
   return new Promise<T>((resolve, reject) => {
+    // Where the wait ends first, what becomes of the promise is nobody's any more.
+    promise.catch(() => undefined);
+    checkSignal(signal);
     let timer: ReturnType<typeof setTimeout> | undefined;
     const abort = (): void => {
       end();
@@ -16,7 +19,6 @@ export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: Abor
       if (signal !== undefined) unwatchAbort(signal, abort);
     };
     if (signal?.aborted === true) {
-      promise.catch(() => undefined);
       reject(cancelled(signal));
       return;
     }

@@ -3,7 +3,7 @@ export { BaseHandle, type HandleAgent, type HandleTarget } from './client/base-h
 export { localValueNow } from './owner/local-value.ts';
 export { createAnswer, createProxy, type Answer } from './client/proxy.ts';
 export { TypeQuestion } from './client/type-question.ts';
-export { errorOf, failureOf } from './failure.ts';
+export { asElsewhere, errorOf, failureOf, isElsewhere } from './failure.ts';
 export { OwnedValue } from './owner/owned-value.ts';
 export { StandIn, elsewhere, makesStandIns, type Within } from './owner/stand-in.ts';
 export { callMethod, secondHandle, typeNameOf } from './owner/referent.ts';

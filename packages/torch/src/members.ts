@@ -28,7 +28,9 @@ export class Members implements CallMembers {
     if (found !== undefined && (typeof to !== 'object' || to.id === found.worker.id)) return found;
     const shown = typeof to === 'object' ? to.toString() : typeof to === 'string' ? `'${to}'` : `with id ${to}`;
     const gone =
-      typeof to === 'object' ? this.former.get(to.name) : typeof to === 'string' ? this.former.get(to) : undefined;
+      typeof to === 'number'
+        ? [...this.former.values()].find(({ id }) => id === to)
+        : this.former.get(typeof to === 'string' ? to : to.name);
     if (gone !== undefined) throw new RpcError('unavailable', `worker ${shown} has left the group`, { peer: gone });
     throw new RpcError('not-found', `no worker ${shown} is in the group of '${this.self.name}'`);
   }

@@ -2,6 +2,7 @@
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import {
   checkSignal,
+  checkTimeoutMs,
   MAX_TIMER_MS,
   unwatchAbort,
   watchAbort,
@@ -78,7 +79,7 @@ export class Caller implements CallMaker {
     answer: Answer,
   ): undefined {
     const target = targetOf(name);
-    const timeoutMs = options?.timeoutMs ?? form.defaultTimeoutMs ?? this.defaultTimeoutMs;
+    const { timeoutMs = form.defaultTimeoutMs ?? this.defaultTimeoutMs } = options ?? {};
     this.command(
       peer,
       (writing) => this.encode(target, args, writing),
@@ -92,11 +93,11 @@ export class Caller implements CallMaker {
 
   oneway(peer: TorchPeer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
     const writing: Writing = { to: peer.worker, undo: [] };
+    const limits = limitsOf(options ?? {}, 0);
     const body = this.encode(targetOf(name), args, writing);
-    const timeoutMs = options?.timeoutMs ?? 0;
     // The answer, which torch sends in any case, is read and dropped.
     const nobody: Answer = { resolve: dropped, reject: () => undefined };
-    this.send(peer, { body, writing, wrap: true }, { ...options, timeoutMs }, this.result(peer), nobody);
+    this.send(peer, { body, writing, wrap: true }, limits, this.result(peer), nobody);
   }
 
   /** Resolves when no call is open. */
@@ -116,7 +117,9 @@ export class Caller implements CallMaker {
   ): void {
     const writing: Writing = { to: peer.worker, undo: [] };
     let body: Body;
+    let limits: CallOptions;
     try {
+      limits = limitsOf(options, 0);
       checkAborted(options.signal, peer.worker);
       body = encode(writing);
     } catch (error) {
@@ -124,7 +127,7 @@ export class Caller implements CallMaker {
       answer.reject(error);
       return;
     }
-    this.send(peer, { body, writing, wrap: true, call }, options, expected, intoScope(answer));
+    this.send(peer, { body, writing, wrap: true, call }, limits, expected, intoScope(answer));
   }
 
   /** As `command`, as a promise. */
@@ -259,9 +262,27 @@ export class Caller implements CallMaker {
   }
 }
 
-function expecting({ worker }: TorchPeer, take: (response: TorchResponse, reading: Reading) => unknown): Expected {
+/** What `take` makes of an answer of that worker. */
+export function expecting(
+  { worker }: TorchPeer,
+  take: (response: TorchResponse, reading: Reading) => unknown,
+): Expected {
   const reading = readingFrom(worker);
   return { reading, take: (response) => take(response, reading) };
+}
+
+/**
+ * What a call's options say of its time and its end.
+ * @throws RangeError, TypeError for a malformed time or what is no signal, RpcError 'invalid-argument' for a key: torch remembers no calls.
+ */
+export function limitsOf({ timeoutMs, signal, idempotencyKey }: CallOptions, fallbackMs: number): CallOptions {
+  if (idempotencyKey !== undefined) {
+    const text =
+      'calls in a torch group take no idempotencyKey: workers of torch run a call that is sent again once more';
+    throw new RpcError('invalid-argument', text);
+  }
+  checkSignal(signal);
+  return { timeoutMs: timeoutMs === undefined ? fallbackMs : checkTimeoutMs(timeoutMs), signal };
 }
 
 /** What a response that is no answer means. */
@@ -275,9 +296,8 @@ function dropped(value: unknown): void {
   if (typeof value === 'object' && value !== null && DISPOSE in value) (value as Disposable)[DISPOSE]();
 }
 
-/** @throws TypeError for what is no signal, RpcError 'cancelled' for one that is aborted. */
+/** @throws RpcError 'cancelled' for a signal that is aborted. */
 function checkAborted(signal: AbortSignal | undefined, peer: WorkerInfo): void {
-  checkSignal(signal);
   if (signal?.aborted === true) throw cancelled(signal, peer, 'no');
 }
 

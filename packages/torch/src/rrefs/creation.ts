@@ -1,7 +1,14 @@
 /** @file remote(): the call that creates a value, and the handle on it that is there before its answer. */
 import { RemoteError, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { OwnedValue, failureOf, type HandleTarget, type ProtocolWorker, type UserFork } from '@backwire/rref/internal';
-import type { Caller } from '../calls/caller.ts';
+import {
+  OwnedValue,
+  failureOf,
+  isElsewhere,
+  type HandleTarget,
+  type ProtocolWorker,
+  type UserFork,
+} from '@backwire/rref/internal';
+import { expecting, type Caller } from '../calls/caller.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from '../calls/script-calls.ts';
 import { isAsyncCall, plainName, udfOf, type Target as Callee } from '../calls/targets.ts';
 import type { Values, Writing } from '../calls/values.ts';
@@ -28,6 +35,20 @@ export interface CreationPort {
   refusedBy(fork: UserFork): void;
 }
 
+/** A creation that was asked for. */
+interface Request {
+  readonly peer: TorchPeer;
+  readonly callee: Callee;
+  readonly args: readonly unknown[];
+  readonly limits: CallOptions;
+}
+
+/** How a creation failed; `never`: its owner has not heard of it, or would not have it. */
+interface Failed {
+  readonly error: unknown;
+  readonly never: boolean;
+}
+
 /** Calls whose result stays where it is made. */
 export class Creations {
   private readonly host: CreationHost;
@@ -38,32 +59,51 @@ export class Creations {
     this.port = port;
   }
 
-  /** On another worker, or here. */
+  /**
+   * On another worker, or here. What cannot travel, an RRef that was disposed, malformed limits and an idempotency key are thrown; every
+   * other failure shows when the RRef is used.
+   */
   create(peer: TorchPeer, callee: Callee, args: readonly unknown[], options: CallOptions): TorchRRef<unknown> {
-    if (peer.worker.id === this.host.self.id) return this.createHere(peer, callee, args, options);
+    const request: Request = { peer, callee, args, limits: this.port.limits(options) };
+    return peer.worker.id === this.host.self.id ? this.createHere(request) : this.createThere(request);
+  }
+
+  /** The RRef of a creation that cannot even be asked for. */
+  createFailed(owner: number, callee: Callee, error: unknown): TorchRRef<unknown> {
+    const { worker } = this.port;
+    const owned = OwnedValue.empty();
+    owned.reject(error);
+    const fork = owner === this.host.self.id ? undefined : worker.createNever(owner);
+    const target = fork === undefined ? { rref: worker.drawId(), owned } : { rref: fork.rref, fork };
+    const handle = this.port.adopt(target, typeOf(callee));
+    handle.creationEnds({ error });
+    return handle;
+  }
+
+  private createThere(request: Request): TorchRRef<unknown> {
+    const { peer, callee } = request;
+    const { users } = this.port.worker;
     const { fork, carried } = this.port.worker.create(peer.worker.id);
     if (carried.kind !== 'create') throw new Error('invariant: a creation is no fork');
-    const creation = { rref: torchId(carried.rref), fork: torchId(carried.fork) };
-    let body: Body;
-    const writing: Writing = { to: peer.worker, undo: [] };
+    const handle = this.port.adopt({ rref: fork.rref, fork }, typeOf(callee));
+    // The handle is reachable, and with it the fork, until the creation is over.
+    handle.creationBegins();
+    const over = (failed?: Failed): void => {
+      if (failed === undefined) {
+        users.created(fork);
+        return handle.creationEnds();
+      }
+      const error = creationError(failed.error, peer.worker);
+      if (failed.never) this.port.refusedBy(fork);
+      users.createFailed(fork, failureOf(error));
+      handle.creationEnds({ error });
+    };
     try {
-      body = this.remoteCall(callee, args, creation, writing);
+      this.send(request, { rref: torchId(carried.rref), fork: torchId(carried.fork) }, over);
     } catch (error) {
-      this.port.worker.users.createFailed(fork, failureOf(error));
-      this.port.worker.users.release(fork);
+      handle.dispose();
       throw error;
     }
-    const handle = this.port.adopt({ rref: fork.rref, fork }, typeOf(callee));
-    const asked = this.ask(peer, callee, () => body, options).then(
-      () => this.port.worker.users.created(fork),
-      (error: unknown) => {
-        const shown = creationError(error, peer.worker);
-        if (RpcError.from(error).executed === 'no' || error instanceof RemoteError) this.port.refusedBy(fork);
-        this.port.worker.users.createFailed(fork, failureOf(shown));
-        throw shown;
-      },
-    );
-    handle.follow(asked);
     return handle;
   }
 
@@ -71,41 +111,46 @@ export class Creations {
    * A call to this worker itself. As of others' calls the very result stays: it need not travel, and no scope here has it. The RRef's own
    * id is that of the fork, which keeps its entry until the call is over.
    */
-  private createHere(
-    peer: TorchPeer,
-    callee: Callee,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): TorchRRef<unknown> {
+  private createHere(request: Request): TorchRRef<unknown> {
     const owned = OwnedValue.empty();
     const entry = this.port.worker.createOwn(owned);
     const id = torchId(entry);
-    const handle = this.port.adopt({ rref: { member: entry.member, local: entry.local }, owned }, typeOf(callee));
-    const encode = (writing: Writing): Body => this.remoteCall(callee, args, { rref: id, fork: id }, writing);
-    this.ask(peer, callee, encode, options).then(
-      () => this.port.worker.createOwnDone(entry),
-      (error: unknown) => {
-        owned.reject(error);
-        this.port.worker.createOwnDone(entry);
-      },
-    );
+    const target = { rref: { member: entry.member, local: entry.local }, owned };
+    const handle = this.port.adopt(target, typeOf(request.callee));
+    this.send(request, { rref: id, fork: id }, (failed) => {
+      if (failed !== undefined) owned.reject(failed.error);
+      this.port.worker.createOwnDone(entry);
+    });
     return handle;
   }
 
-  /** Sends a call that creates; resolves when its owner has run it. */
-  private ask(
-    peer: TorchPeer,
-    callee: Callee,
-    encode: (writing: Writing) => Body,
-    options: CallOptions,
-  ): Promise<unknown> {
-    return this.host.caller.ask(
-      peer,
-      encode,
-      this.port.limits(options),
-      (response, { from }) => acknowledged(response, 'remote-ret', from),
-      { kind: 'remote', name: plainName(callee) },
-    );
+  /**
+   * Sends a call that creates; `over` hears once how it ended, at once where nothing could be sent.
+   * @throws what is a mistake of the program in the arguments, of which `over` has heard as well.
+   */
+  private send({ peer, callee, args, limits }: Request, ids: Creation, over: (failed?: Failed) => void): void {
+    const mistakes: unknown[] = [];
+    let sent = false;
+    const encode = (writing: Writing): Body => {
+      try {
+        return this.remoteCall(callee, args, ids, writing);
+      } catch (error) {
+        if (!isElsewhere(error)) mistakes.push(error);
+        throw error;
+      }
+    };
+    const answer = {
+      resolve: () => over(),
+      reject: (error: unknown) => {
+        // A storage that is disposed, or a message that is too large.
+        if (!sent && mistakes.length === 0 && !(error instanceof RpcError) && !isElsewhere(error)) mistakes.push(error);
+        over({ error, never: !sent || RpcError.from(error).executed === 'no' || error instanceof RemoteError });
+      },
+    };
+    const created = expecting(peer, (response, { from }) => acknowledged(response, 'remote-ret', from));
+    this.host.caller.command(peer, encode, limits, created, answer, { kind: 'remote', name: plainName(callee) });
+    sent = true;
+    if (mistakes.length > 0) throw mistakes[0];
   }
 
   private remoteCall(callee: Callee, args: readonly unknown[], creation: Creation, writing: Writing): Body {

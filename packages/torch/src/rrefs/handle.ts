@@ -19,6 +19,8 @@ import { Tensor } from '@backwire/tensor';
 export const PYTHON_OBJECT = 'PyObject';
 export const TENSOR = 'Tensor';
 
+const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainGraph']);
+
 /** What a handle needs of the agent that made it. */
 export interface HandleHost extends HandleAgent {
   fetch(handle: TorchRRef<unknown>, options: CallOptions): Promise<unknown>;
@@ -69,17 +71,9 @@ export class TorchRRef<T> extends BaseHandle implements RRef<T> {
     return this.#type;
   }
 
-  /** Follows the call that creates the value. Never rejects where nobody listens. */
-  follow(creation: Promise<unknown>): void {
-    this.creationBegins();
-    creation.then(
-      () => this.creationEnds(),
-      (error: unknown) => this.creationEnds({ error }),
-    );
-  }
-
   confirmed(options: CallOptions = {}): Promise<void> {
     return this.use('confirmed()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'confirmed()');
       const { fork, owned } = this;
       if (owned !== undefined) await this.wait(owned.wait(), options);
       else if (fork !== undefined) {
@@ -110,6 +104,7 @@ export class TorchRRef<T> extends BaseHandle implements RRef<T> {
 
   toHere(options: CallOptions = {}): Promise<T> {
     return this.use('to_here()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'toHere()');
       const { owned } = this;
       if (owned !== undefined) return secondHandle(await this.wait(owned.wait(), options)) as T;
       return (await this.wait(this.#host.fetch(this as TorchRRef<unknown>, options), options)) as T;
@@ -118,25 +113,31 @@ export class TorchRRef<T> extends BaseHandle implements RRef<T> {
 
   localValue(options: CallOptions = {}): Promise<T> {
     const { owned } = this;
-    if (owned !== undefined)
-      return this.use('local_value()', async () => (await this.wait(owned.wait(), options)) as T);
-    return this.notHere();
+    if (owned === undefined) return this.notHere();
+    return this.use('local_value()', async () => {
+      refuseUnknown(options, CALL_OPTIONS, 'localValue()');
+      return (await this.wait(owned.wait(), options)) as T;
+    });
   }
 
   rpcSync(options: CallOptions = {}): RemoteProxy<T> {
+    refuseUnknown(options, CALL_OPTIONS, 'rpcSync() of an RRef');
     return this.proxy('sync', options);
   }
 
   rpcAsync(options: CallOptions = {}): RemoteProxy<T> {
+    refuseUnknown(options, CALL_OPTIONS, 'rpcAsync() of an RRef');
     return this.proxy('async', options);
   }
 
   remote(options: CallOptions = {}): RRefProxy<T> {
+    refuseUnknown(options, CALL_OPTIONS, 'remote() of an RRef');
     return createProxy((method, args) => this.#host.invokeRemotely(this, method, args, options)) as RRefProxy<T>;
   }
 
   backward(contextId?: bigint, options: CallOptions & { retainGraph?: boolean } = {}): Promise<void> {
     return this.use('backward()', async () => {
+      refuseUnknown(options, BACKWARD_OPTIONS, 'backward()');
       const limits = { ...options, retainGraph: options.retainGraph ?? false };
       const { owned } = this;
       if (owned === undefined) {

@@ -1,10 +1,11 @@
 /** @file RRefs at work in one agent of a torch group: the protocol's tables joined to messages, promises and the collector. */
-import { RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
-import { MAX_TIMER_MS, collectInWaitAll, nameOf } from '@backwire/rpc/internal';
+import { RpcError, rpcInfo, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
+import { MAX_TIMER_MS, checkTimeoutMs, collectInWaitAll, nameOf } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import {
   OwnedValue,
   ProtocolWorker,
+  asElsewhere,
   createAnswer,
   errorOf,
   type Answer,
@@ -17,7 +18,7 @@ import {
   type HandleTarget,
 } from '@backwire/rref/internal';
 import { Tensor, type Named } from '@backwire/tensor';
-import type { Caller } from '../calls/caller.ts';
+import { limitsOf, type Caller } from '../calls/caller.ts';
 import { argumentsOf, targetOf, type Target as Callee } from '../calls/targets.ts';
 import type { Reading, References, Values, Writing } from '../calls/values.ts';
 import type { TorchPeer } from '../links/peer.ts';
@@ -99,8 +100,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
 
   remote(to: To, fn: Named, args: readonly unknown[], options: CallOptions): RRef<unknown> {
     this.throwIfClosed();
-    const peer = this.host.find(to);
-    return this.creations.create(peer, targetOf(nameOf(fn)), args, options);
+    return this.made(() => this.host.find(to), targetOf(nameOf(fn)), args, options);
   }
 
   /** An RRef of a value that is here. Nothing is registered before it is shared. */
@@ -145,7 +145,9 @@ export class RRefs implements References, RRefSpace, HandleHost {
     if (!(value instanceof TorchRRef)) return undefined;
     const handle = value as TorchRRef<unknown>;
     if (handle.host !== this) throw new TypeError('an RRef of another agent');
-    handle.throwIfUnusable('send it');
+    const failure = handle.failure();
+    if (failure !== undefined) throw asElsewhere(failure.error);
+    handle.throwIfDeleted('send it');
     const { target } = handle;
     const carried: Carried & { kind: 'fork' } =
       'owned' in target
@@ -159,7 +161,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   // What handles need.
 
   timeoutMs({ timeoutMs }: CallOptions): number {
-    return timeoutMs ?? this.host.caller.defaultTimeoutMs;
+    return timeoutMs === undefined ? this.host.caller.defaultTimeoutMs : checkTimeoutMs(timeoutMs);
   }
 
   workerOf(id: number): WorkerInfo {
@@ -173,7 +175,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
     return caller.ask(
       this.ownerOf(handle),
       () => writeCommand({ kind, rref, from: this.self.id }),
-      { ...options, timeoutMs: this.timeoutMs(options) },
+      this.limits(options),
       (response, reading) => caller.valueOf(response, reading),
     );
   }
@@ -212,13 +214,16 @@ export class RRefs implements References, RRefSpace, HandleHost {
     args: readonly unknown[],
     options: CallOptions,
   ): RRef<unknown> {
-    handle.throwIfUnusable('call remote() on it');
     const dot = LOCAL_INVOKE.lastIndexOf('.');
     const callee: Callee = {
       kind: 'python',
       name: new PyName(LOCAL_INVOKE.slice(0, dot), LOCAL_INVOKE.slice(dot + 1)),
     };
-    const made = this.creations.create(this.ownerOf(handle), callee, this.invocation(handle, method, args), options);
+    const failure = handle.failure();
+    if (failure !== undefined)
+      return this.creations.createFailed(handle.fork?.owner ?? this.self.id, callee, failure.error);
+    handle.throwIfDeleted('call remote() on it');
+    const made = this.made(() => this.ownerOf(handle), callee, this.invocation(handle, method, args), options);
     // The method still needs this value: the handle is in use until the creation is over.
     handle.use('remote()', async () => made.creation).catch(() => undefined);
     return made;
@@ -305,13 +310,31 @@ export class RRefs implements References, RRefSpace, HandleHost {
     this.notify();
   }
 
+  private made(
+    find: () => TorchPeer,
+    callee: Callee,
+    args: readonly unknown[],
+    options: CallOptions,
+  ): TorchRRef<unknown> {
+    let peer: TorchPeer;
+    try {
+      peer = find();
+    } catch (error) {
+      // One that was there once, as only its error names it.
+      const left = rpcInfo(error)?.peer;
+      if (left === undefined) throw error;
+      return this.creations.createFailed(left.id, callee, error);
+    }
+    return this.creations.create(peer, callee, args, options);
+  }
+
   private invocation(handle: TorchRRef<unknown>, method: string, args: readonly unknown[]): readonly unknown[] {
     const { positional, kwargs } = argumentsOf(args);
     return [handle, method, tupleOf(positional), new Map(kwargs)];
   }
 
   private limits(options: CallOptions): CallOptions {
-    return { ...options, timeoutMs: this.timeoutMs(options) };
+    return limitsOf(options, this.host.caller.defaultTimeoutMs);
   }
 
   private ownerOf(handle: TorchRRef<unknown>): TorchPeer {
