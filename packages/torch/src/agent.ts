@@ -41,7 +41,8 @@ export interface Leaving {
   leave(agent: TorchAgent, options: { readonly graceful: boolean; readonly timeoutMs: number }): Promise<void>;
   /** Puts other workers out of the group. */
   evict?(agent: TorchAgent, names: readonly string[], timeoutMs: number): Promise<void>;
-  close(): Promise<void>;
+  /** `together`: all have come to the end of their programs. */
+  close(together: boolean): Promise<void>;
 }
 
 export interface AgentOptions {
@@ -358,7 +359,7 @@ export class TorchAgent implements CallingAgent {
     forgetDefault(this);
     await this.members.close();
     await this.door?.close();
-    await this.leaving?.close();
+    await this.leaving?.close(graceful && failure === undefined);
     if (failure !== undefined) throw failure.error;
     if (leaks.length === 0) return;
     const text = `RRefs that others still hold: ${leaks.slice(0, 10).join('; ')}`;

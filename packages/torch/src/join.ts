@@ -2,10 +2,12 @@
 import { RpcError, WorkerInfo, type RpcAgent } from '@backwire/rpc';
 import {
   becomeDefault,
+  MAX_TIMER_MS,
   resolveSecurity,
   serveStore,
   tcpTransport,
   torchClient,
+  type TorchClient,
   type Transport,
 } from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
@@ -42,27 +44,47 @@ function join(settings: TorchSettings): Promise<TorchAgent> {
     const { initTimeoutMs } = settings;
     const end = initTimeoutMs === 0 ? Infinity : performance.now() + initTimeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
-    const opened = await openStore(settings, left);
+    const silence = new AbortController();
+    // Only where nobody could say more by then: who is missing is known a moment before.
+    const timer =
+      initTimeoutMs === 0
+        ? undefined
+        : setTimeout(() => silence.abort(), Math.min(initTimeoutMs + SILENCE_MS, MAX_TIMER_MS));
     try {
-      return await enter(settings, opened, left);
+      const opened = await openStore(settings, left, silence.signal);
+      try {
+        return await enter(settings, opened, left);
+      } catch (error) {
+        opened.store.close();
+        await opened.release('failed');
+        throw error;
+      }
     } catch (error) {
-      opened.store.close();
-      await opened.release();
-      throw error;
+      if (!silence.signal.aborted) throw error;
+      const { host, port } = settings.store;
+      const text = `the store at ${hostText(host)}:${port} did not answer within ${initTimeoutMs} ms`;
+      throw new RpcError('deadline-exceeded', text, { cause: error });
+    } finally {
+      clearTimeout(timer);
     }
   });
 }
+
+const SILENCE_MS = 300;
 
 interface Opened {
   readonly store: GroupStore;
   readonly localHost: string;
   readonly history: History;
-  /** Ends what this worker serves for the others. */
-  release(): Promise<void>;
+  /** Ends what this worker serves for the others, who may still read the last keys. */
+  release(how: keyof typeof LINGER_MS): Promise<void>;
 }
 
+/** For how long the others may go on reading: from a group that has ended, and from one that they may be failing to join as well. */
+const LINGER_MS = { ended: 5_000, failed: 1_000 };
+
 /** The store, which rank 0 of a static group serves, unless torchrun does. */
-async function openStore(settings: TorchSettings, left: Left): Promise<Opened> {
+async function openStore(settings: TorchSettings, left: Left, signal: AbortSignal): Promise<Opened> {
   const { size, rank, storeServed } = settings;
   const { host, port } = settings.store;
   const serves = size !== undefined && rank === 0 && !storeServed;
@@ -74,13 +96,13 @@ async function openStore(settings: TorchSettings, left: Left): Promise<Opened> {
         security: resolveSecurity({ mode: 'none', iUnderstand: true }, { bind: host }),
       })
     : undefined;
-  const release = async (): Promise<void> => {
-    // The others still read the last keys.
-    await server?.close({ lingerMs: 5_000 });
+  const release: Opened['release'] = async (how) => {
+    await server?.close({ lingerMs: LINGER_MS[how] });
   };
+  let client: TorchClient | undefined;
   try {
-    const endpoint = `tcp://${host.includes(':') ? `[${host}]` : host}:${port}`;
-    const client = await patiently(() => torchClient(endpoint), left);
+    const endpoint = `tcp://${hostText(host)}:${port}`;
+    client = await patiently(() => torchClient(endpoint, { signal }), left);
     const history = historyOf(endpoint, settings.name, settings.generation === 0);
     const generation = settings.generation ?? (size === undefined ? 0 : history.joins);
     if (size !== undefined) history.joins = generation + 1;
@@ -91,9 +113,14 @@ async function openStore(settings: TorchSettings, left: Left): Promise<Opened> {
     }
     return { store, localHost: client.localHost.replace(/^::ffff:/, ''), history, release };
   } catch (error) {
-    await release();
+    client?.close();
+    await release('failed');
     throw error;
   }
+}
+
+function hostText(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
 }
 
 const RETRY_MS = 100;
@@ -126,7 +153,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
     agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
     door = await openDoor(settings, agent, transport, host, new Set(names));
     await register(store, agent, names, door.address, left);
-    agent.begin(door, new StaticLeaving(store, mesh, history, () => opened.release()));
+    agent.begin(door, new StaticLeaving(store, mesh, history, (how) => opened.release(how)));
     await agent.collectives.barrier({ timeoutMs: left() });
     await mesh.barrier(left());
     return agent;
@@ -143,7 +170,7 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
   const { store, localHost } = opened;
   const transport = tcpTransport();
   const host = settings.advertise ?? settings.bind ?? localHost;
-  const group = new DynamicGroup(store, () => opened.release());
+  const group = new DynamicGroup(store, () => opened.release('ended'));
   const id = settings.rank ?? (await group.freshId());
   const agent = makeAgent(settings, new WorkerInfo(settings.name, id), transport, opened.history);
   followChanges(agent, group);

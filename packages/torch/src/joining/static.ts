@@ -73,9 +73,9 @@ export class StaticLeaving implements Leaving {
   private readonly store: GroupStore;
   private readonly mesh: MeshShell;
   private readonly barrier: CallBarrier;
-  private readonly release: () => Promise<void>;
+  private readonly release: (how: 'ended' | 'failed') => Promise<void>;
 
-  constructor(store: GroupStore, mesh: MeshShell, history: History, release: () => Promise<void>) {
+  constructor(store: GroupStore, mesh: MeshShell, history: History, release: StaticLeaving['release']) {
     this.store = store;
     this.mesh = mesh;
     this.barrier = new CallBarrier(store, mesh.size, history);
@@ -99,10 +99,10 @@ export class StaticLeaving implements Leaving {
     await this.barrier.last(left());
   }
 
-  async close(): Promise<void> {
+  async close(together: boolean): Promise<void> {
     await this.mesh.close();
     this.store.close();
-    await this.release();
+    await this.release(together ? 'ended' : 'failed');
   }
 }
 
