@@ -39,6 +39,7 @@ export {
   refuseUnknown,
   show,
 } from './base/options.ts';
+export { checkShutdown } from './base/shutdown-options.ts';
 export { LOGGER_METHODS } from './agent/rpc-options.ts';
 export { describeThrown } from './session/error-properties.ts';
 export { nearestName, optionNames, unknownOption } from '@backwire/tensor/internal';

@@ -9,7 +9,16 @@ import {
   type ShutdownOptions,
   type To,
 } from '@backwire/rpc';
-import { EventHub, Served, forgetDefault, show, type CallingAgent, type Definition } from '@backwire/rpc/internal';
+import {
+  EventHub,
+  Served,
+  checkShutdown,
+  checkTimeoutMs,
+  forgetDefault,
+  show,
+  type CallingAgent,
+  type Definition,
+} from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
 import { ASYNC_DISPOSE, runAtRoot, runClean } from '@backwire/tensor/internal';
 import { bufferPool } from '@backwire/wire/internal';
@@ -271,13 +280,15 @@ export class TorchAgent implements CallingAgent {
     return { ...this.debugInfo(), 'agent.handled': this.server.handled };
   }
 
-  shutdown(options: ShutdownOptions = {}): Promise<void> {
-    return (this.ending ??= this.end(options));
+  async shutdown(options: ShutdownOptions = {}): Promise<void> {
+    // What is refused does not end the agent.
+    const checked = checkShutdown(options);
+    await (this.ending ??= this.end(checked));
   }
 
   /** Leaves on its own: waits for nobody else, and for its own calls for a while. */
   async [ASYNC_DISPOSE](): Promise<void> {
-    await (this.ending ??= this.end({ graceful: false, timeoutMs: DISPOSE_MS }));
+    await (this.ending ??= this.end({ graceful: false, timeoutMs: DISPOSE_MS, onLeak: 'warn' }));
   }
 
   /** Joining failed: what the agent had opened is closed. */
@@ -313,7 +324,7 @@ export class TorchAgent implements CallingAgent {
     await this.leaving.evict(
       this,
       typeof names === 'string' ? [names] : names,
-      options.timeoutMs ?? this.caller.defaultTimeoutMs,
+      options.timeoutMs === undefined ? this.caller.defaultTimeoutMs : checkTimeoutMs(options.timeoutMs),
     );
   }
 
@@ -345,7 +356,7 @@ export class TorchAgent implements CallingAgent {
     this.hub.emit('peer-down', peer.worker);
   }
 
-  private async end({ graceful = true, timeoutMs = 0, onLeak = 'warn' }: ShutdownOptions): Promise<void> {
+  private async end({ graceful, timeoutMs, onLeak }: Required<ShutdownOptions>): Promise<void> {
     // Whatever leaving comes to, nothing stays open.
     const failure = await this.leaving?.leave(this, { graceful, timeoutMs }).then(
       () => undefined,

@@ -144,14 +144,14 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
   if (size === undefined || rank === undefined) return enterDynamic(settings, opened, left);
   const { store, localHost, history } = opened;
   const transport = tcpTransport();
-  const host = settings.advertise ?? settings.bind ?? localHost;
-  const mesh = await MeshShell.open({ rank, size, host, transport, store, timeoutMs: left() });
+  const at = placeOf(settings, localHost);
+  const mesh = await MeshShell.open({ rank, size, ...at, transport, store, timeoutMs: left() });
   let door: Door | undefined;
   let agent: TorchAgent | undefined;
   try {
     const names = await exchangeNames(mesh, settings.name, left);
     agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
-    door = await openDoor(settings, agent, transport, host, new Set(names));
+    door = await openDoor(settings, agent, transport, at, new Set(names));
     await register(store, agent, names, door.address, left);
     agent.begin(door, new StaticLeaving(store, mesh, history, (how) => opened.release(how)));
     await agent.collectives.barrier({ timeoutMs: left() });
@@ -169,12 +169,11 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
 async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left): Promise<TorchAgent> {
   const { store, localHost } = opened;
   const transport = tcpTransport();
-  const host = settings.advertise ?? settings.bind ?? localHost;
   const group = new DynamicGroup(store, () => opened.release('ended'));
   const id = settings.rank ?? (await group.freshId());
   const agent = makeAgent(settings, new WorkerInfo(settings.name, id), transport, opened.history);
   followChanges(agent, group);
-  const door = await openDoor(settings, agent, transport, host, undefined);
+  const door = await openDoor(settings, agent, transport, placeOf(settings, localHost), undefined);
   try {
     // Members that learn of this worker call it back at once.
     agent.begin(door, group);
@@ -187,6 +186,20 @@ async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left)
   }
 }
 
+/** Where a worker listens, and where the others are told that it does. */
+interface Place {
+  readonly host: string;
+  readonly advertise: string;
+}
+
+const EVERY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+
+function placeOf({ bind, advertise }: TorchSettings, localHost: string): Place {
+  const host = bind ?? localHost;
+  // Nobody can be told of all addresses: the one from which the store is reached is one that works.
+  return { host, advertise: advertise ?? (EVERY_ADDRESS.has(host) ? localHost : host) };
+}
+
 function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport, history: History): TorchAgent {
   const dynamic = settings.size === undefined;
   return new TorchAgent({ ...settings, self, transport, dynamic, collectives: history.collectives });
@@ -196,13 +209,13 @@ function openDoor(
   settings: TorchSettings,
   agent: TorchAgent,
   transport: Transport,
-  host: string,
+  at: Place,
   names: ReadonlySet<string> | undefined,
 ): Promise<Door> {
-  const { limits, logger, bind, advertise, channels } = settings;
+  const { limits, logger, channels } = settings;
   return Door.open(
     transport,
-    { host: bind ?? host, advertise },
+    { host: at.host, advertise: at.advertise },
     {
       limits,
       channels,

@@ -23,8 +23,9 @@ export interface TorchOptions {
    * workers.
    */
   readonly trustNetwork: boolean;
-  /** The address to listen on, and that the others are told. @default the one from which the store is reached */
+  /** The address to listen on. @default the one from which the store is reached */
   readonly bind?: string | undefined;
+  /** The address that the others are told, behind a router. @default `bind`, or for '0.0.0.0' the one from which the store is reached */
   readonly advertise?: string | undefined;
   /** The default of `timeoutMs` of calls, in milliseconds. @default 60000 */
   readonly rpcTimeoutMs?: number | undefined;
@@ -130,6 +131,8 @@ function checkKinds(options: TorchOptions): void {
     need(options[name] === undefined || typeof options[name] === 'string', name, 'a text', options[name]);
   for (const name of ['channels', 'evict'] as const)
     need(options[name] === undefined || Array.isArray(options[name]), name, 'a list', options[name]);
+  for (const name of options.evict ?? []) need(typeof name === 'string', 'evict', 'a list of names', name);
+  need([undefined, true, false].includes(options.builtins), 'builtins', 'true or false', options.builtins);
   need([undefined, 'static', 'dynamic'].includes(membership), 'membership', "'static' or 'dynamic'", membership);
   need(
     serve === undefined || serve === 'all-defined' || Array.isArray(serve),

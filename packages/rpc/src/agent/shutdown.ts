@@ -5,17 +5,14 @@ import type { Collectives } from './collectives.ts';
 import { forgetDefault } from './default-agent.ts';
 import type { Settings } from './settings.ts';
 import type { Listener } from '../transports/transport.ts';
-import { bareText, invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
+import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
 import type { Group } from '../membership/group.ts';
-import { optionNames } from '@backwire/tensor/internal';
 import { sleep, within } from '../base/within.ts';
-import { checkTimeoutMs, refuseUnknown } from '../base/options.ts';
+import { checkShutdown } from '../base/shutdown-options.ts';
 import { openWork, watchSilence } from '../server/silence.ts';
 import type { FaultInjector } from '../session/fault-injection.ts';
 import type { ShutdownOptions } from '../base/rpc-agent.ts';
 import { cancelUnread } from '../client/stream-reader.ts';
-
-const SHUTDOWN_OPTIONS = optionNames<ShutdownOptions>()('graceful timeoutMs onLeak');
 
 /** Between two looks at what is still going on. */
 const LOOK_MS = 5;
@@ -56,12 +53,10 @@ export class Shutdown {
   constructor(agent: Ending, group: Group, options: ShutdownOptions, alone = false) {
     this.agent = agent;
     this.group = group;
-    refuseUnknown(options, SHUTDOWN_OPTIONS, 'shutdown()');
-    this.graceful = options.graceful ?? true;
-    this.onLeak = options.onLeak ?? 'warn';
-    if (this.onLeak !== 'warn' && this.onLeak !== 'throw')
-      throw invalidArgument(`onLeak is 'warn' or 'throw', got ${String(this.onLeak)}`);
-    this.timeoutMs = checkTimeoutMs(options.timeoutMs ?? 0);
+    const { graceful, onLeak, timeoutMs } = checkShutdown(options);
+    this.graceful = graceful;
+    this.onLeak = onLeak;
+    this.timeoutMs = timeoutMs;
     this.deadline = this.timeoutMs === 0 ? Infinity : performance.now() + this.timeoutMs;
     this.alone = alone || agent.settings.size === undefined;
   }

@@ -57,7 +57,15 @@ async function meshOf(size: number, lag?: number): Promise<MeshShell[]> {
   shells = await Promise.all(
     Array.from({ length: size }, (_, rank) => {
       const transport = rank === lag ? laggingTransport() : tcpTransport();
-      return MeshShell.open({ rank, size, host: '127.0.0.1', transport, store, timeoutMs: TIMEOUT_MS });
+      return MeshShell.open({
+        rank,
+        size,
+        host: '127.0.0.1',
+        advertise: '127.0.0.1',
+        transport,
+        store,
+        timeoutMs: TIMEOUT_MS,
+      });
     }),
   );
   return shells;

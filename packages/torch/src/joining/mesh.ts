@@ -15,8 +15,10 @@ import type { GroupStore } from './store.ts';
 export interface MeshOptions {
   readonly rank: number;
   readonly size: number;
-  /** The address of this machine that the other ranks reach. Version 4. */
+  /** The address of this machine to listen on. */
   readonly host: string;
+  /** The address by which the other ranks reach it. Version 4. */
+  readonly advertise: string;
   readonly transport: Transport;
   readonly store: GroupStore;
   readonly timeoutMs: number;
@@ -81,11 +83,14 @@ export class MeshShell {
   }
 
   private async connect(): Promise<void> {
-    const { rank, size, host, transport, store, timeoutMs } = this.options;
+    const { rank, size, host, advertise, transport, store, timeoutMs } = this.options;
     if (size === 1) return;
-    const bytes = host.split('.').map(Number);
+    const bytes = advertise.split('.').map(Number);
     if (bytes.length !== 4 || bytes.some((byte) => !(byte >= 0 && byte <= 255)))
-      throw new RpcError('invalid-argument', `a static group of torch needs addresses of version 4; '${host}' is none`);
+      throw new RpcError(
+        'invalid-argument',
+        `a static group of torch needs addresses of version 4; '${advertise}' is none`,
+      );
     this.listener = await transport.listen({ host }, (connection) => this.accept(connection));
     const port = Number(/:(\d+)$/.exec(this.listener.endpoint)?.[1]);
     const own: GlooAddress = { hostname: hostname(), host: Uint8Array.from(bytes), port, sequences: this.sequences };
