@@ -2,9 +2,9 @@
 import { rand, tensor, zeros } from '@backwire/tensor';
 import {
   encodeProto,
+  FrameFlag,
   FrameKind,
-  FrameReader,
-  FrameWriter,
+  type FrameWriter,
   handshakeProto,
   MessageType,
   planTensors,
@@ -13,7 +13,7 @@ import {
 import { encodeValue } from '@backwire/wire';
 import { Random } from '@backwire/testing';
 import type { Agent } from '../src/agent/agent.ts';
-import { createAgent, rpcFunction, rpcSync } from '../src/index.ts';
+import { callContext, createAgent, rpcFunction, rpcSync } from '../src/index.ts';
 import { Group } from '../src/membership/group.ts';
 import { inLoop } from '../src/liveness/keep-alive.ts';
 import { authenticate } from '../src/connect/authenticate.ts';
@@ -22,9 +22,26 @@ import { openStore } from '../src/stores/open.ts';
 import { prefixStore } from '../src/stores/prefix.ts';
 import type { Store } from '../src/stores/store.ts';
 import { tcpTransport } from '../src/transports/tcp.ts';
-import type { Connection } from '../src/transports/transport.ts';
+import { bytesOf, Talk } from './talk.ts';
 
 const echo = rpcFunction('fuzz/echo', (x: unknown) => x);
+rpcFunction('fuzz/count', function* (): Generator<number, void, void> {
+  for (let i = 0; ; i++) yield i;
+});
+rpcFunction('fuzz/idle', async () => {
+  const { signal } = callContext();
+  // Its time may have been over before it began.
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+});
+/** The attacker's numbers for what it calls. */
+const NUMBERS = { 'fuzz/echo': 1, 'fuzz/count': 2, 'fuzz/idle': 3 } as const;
+let letGo = (): void => undefined;
+/** A call of the agent's own, which lasts while others do their worst. */
+const held = rpcFunction('fuzz/held', async (x: unknown) => {
+  await new Promise<void>((resolve) => (letGo = resolve));
+  return x;
+});
 const SECRET = 'the secret of the fuzzed agent';
 const GROUP = 'default';
 /** Frames of one connection; the first that breaks the protocol ends it. */
@@ -32,6 +49,10 @@ const FRAMES_PER_CONNECTION = 100;
 /** One connection in so many is a stranger's, whose handshake is damaged. */
 const STRANGERS = 10;
 const MIB = 1024 * 1024;
+const { RESULT, ERROR, STREAM_ITEM, STREAM_END } = FrameKind;
+const ANSWERS: ReadonlySet<FrameKind> = new Set<FrameKind>([RESULT, ERROR, STREAM_ITEM, STREAM_END]);
+/** The number of the first call of an agent; its slot's next one is as much more. */
+const FIRST_CALL = 2 ** 20;
 /** What one message may make the agent hold: far less than what a damaged length may ask for. */
 const LIMITS = {
   maxMessageBytes: 8 * MIB,
@@ -66,7 +87,10 @@ export interface LiveReport {
   readonly askedBytes: number;
 }
 
-/** Sends `frames` damaged frames. Rejects when the agent stops to answer its other callers, or to hang up on this one. */
+/**
+ * Sends `frames` damaged frames. Rejects when the agent stops to answer its other callers, or to hang up on this one, or when something of it
+ * still runs once the attacker is gone.
+ */
 export async function fuzzLive(frames: number, seed: number): Promise<LiveReport> {
   const address = `memory://fuzz-${seed}-${frames}`;
   const { store } = await openStore(address);
@@ -83,6 +107,7 @@ export async function fuzzLive(frames: number, seed: number): Promise<LiveReport
   const attacker = new Attacker(agent as Agent, store, new Random(seed));
   const before = process.memoryUsage().rss;
   let most = before;
+  let own = agent.run(() => rpcSync('victim', held, [0], { timeoutMs: 0 }));
   try {
     for (let turn = 0; attacker.frames < frames; turn++) {
       if (turn % STRANGERS === 0) await attacker.asStranger();
@@ -91,7 +116,14 @@ export async function fuzzLive(frames: number, seed: number): Promise<LiveReport
       most = Math.max(most, process.memoryUsage().rss);
       const answer = await agent.run(() => rpcSync('victim', echo, [turn], { timeoutMs: PATIENCE_MS }));
       if (answer !== turn) throw new Error(`the agent answered ${String(answer)} instead of ${turn}`);
+      letGo();
+      if ((await own) !== 0) throw new Error('a call of the agent to itself was answered by another');
+      own = agent.run(() => rpcSync('victim', held, [0], { timeoutMs: 0 }));
     }
+    letGo();
+    await own;
+    await attacker.close();
+    await inTime(idle(agent as Agent), 'handlers of the attacker outlived it');
   } finally {
     await attacker.close();
     await agent.shutdown({ graceful: false });
@@ -128,6 +160,8 @@ class Attacker {
   private group: Group | undefined;
   private session = new Uint8Array(16);
   private dials = 0;
+  /** The number of the last call that does not end by itself. */
+  private last = 0;
   /** Numbered frames of the agent that came in this session. */
   private received = 0;
 
@@ -271,7 +305,9 @@ class Attacker {
   /** A frame whose value may be damaged already; few are damaged themselves, for that mostly ends the connection. */
   private damagedFrame(seq: number): Uint8Array {
     const whole = this.frame(seq);
-    if (this.random.chance(0.99)) return whole;
+    // An answer that cannot be read costs its call alone.
+    const mayBeDamaged = ANSWERS.has(whole[0] as FrameKind) ? 0.1 : 0.01;
+    if (!this.random.chance(mayBeDamaged)) return whole;
     const keep = this.random.chance(0.6) ? Math.min(56, whole.length) : 0;
     const damaged = this.damage(whole.subarray(keep));
     // Behind an intact header the length has to stay what the header says, or the next frame is damaged as well.
@@ -282,7 +318,7 @@ class Attacker {
   private frame(seq: number): Uint8Array {
     const { random } = this;
     return bytesOf((writer) => {
-      const kind = random.weighted({ call: 6, answer: 2, control: 1, id: 2, loose: 1, greedy: 1 });
+      const kind = random.weighted({ call: 6, answer: 2, control: 1, id: 2, loose: 1, greedy: 1, lasting: 1 });
       if (kind === 'control')
         writer.frame(FrameKind.CONTROL, random.int(0, 0x250), new Uint8Array(random.int(0, 40)), seq, 0);
       else if (kind === 'id') {
@@ -293,6 +329,7 @@ class Attacker {
         writer.idFrame(FrameKind.CREDIT, { id: 0, a: random.int(0, 1_000), c: random.int(0, 1_000_000) }, 0, 0);
         writer.idFrame(FrameKind.CANCEL, { id: random.int(0, seq + 1) }, seq, 0);
       } else if (kind === 'greedy') this.greedy(writer, seq);
+      else if (kind === 'lasting') this.lasting(writer, seq);
       else this.message(writer, kind, seq);
     });
   }
@@ -314,26 +351,34 @@ class Attacker {
     writer.out.raw(random.chance(0.8) ? this.damage(bytes) : bytes);
     const plan = tensors.length === 0 ? undefined : planTensors(tensors);
     const fields = { flags: random.int(0, 8), seq, ack: 0, callId: seq, remainingMs: random.pick([-1, 1, 1_000]) };
-    if (kind === 'call')
-      writer.endCall(
-        { ...fields, kind: FrameKind.CALL, messageType: MessageType.PYTHON_CALL, fn: 1 },
-        'fuzz/echo',
-        undefined,
-        plan,
-      );
-    else
-      writer.endCall(
-        {
-          ...fields,
-          kind: random.pick([FrameKind.RESULT, FrameKind.ERROR, FrameKind.STREAM_ITEM, FrameKind.STREAM_END]),
-          messageType: MessageType.PYTHON_RET,
-          fn: 0,
-        },
-        undefined,
-        undefined,
-        plan,
-      );
+    if (kind === 'call') {
+      const call = { ...fields, kind: FrameKind.CALL, messageType: MessageType.PYTHON_CALL, fn: NUMBERS['fuzz/echo'] };
+      // What breaks the protocol ends the connection: not every other frame may.
+      if ((call.flags & FrameFlag.STREAM) !== 0 && random.chance(0.99)) call.flags &= ~FrameFlag.ONEWAY;
+      writer.endCall(call, 'fuzz/echo', undefined, plan);
+    } else {
+      // Half of the answers are to calls that there may be, none of which this peer was asked.
+      if (random.chance(0.5)) fields.callId = FIRST_CALL * random.int(1, 20) + random.int(0, 3);
+      const of = random.pick([...ANSWERS]);
+      writer.endCall({ ...fields, kind: of, messageType: MessageType.PYTHON_RET, fn: 0 }, undefined, undefined, plan);
+    }
     plan?.release();
+  }
+
+  /** A call that does not end by itself; now and then under the number of the one before, or under none. */
+  private lasting(writer: FrameWriter, seq: number): void {
+    const { random } = this;
+    const [name, flags] = random.pick([
+      ['fuzz/count', FrameFlag.STREAM],
+      ['fuzz/idle', 0],
+      ['fuzz/idle', FrameFlag.ONEWAY],
+    ] as const);
+    writer.begin();
+    writer.out.raw(encodeValue([]).bytes);
+    const callId = random.chance(0.9) ? seq : random.pick([0, this.last]);
+    const call = { kind: FrameKind.CALL, messageType: MessageType.PYTHON_CALL, seq, ack: 0, callId, flags };
+    writer.endCall({ ...call, fn: NUMBERS[name], remainingMs: -1 }, name);
+    this.last = callId;
   }
 
   /** Nothing is wrong with these but what they ask for: pings, storages that never come, results far larger than their arguments. */
@@ -380,69 +425,16 @@ class Attacker {
   }
 }
 
-/** The attacker's end of one link. */
-class Talk {
-  /** Resolves with the last number that the agent has of this session; undefined when it refuses. */
-  readonly welcomed: Promise<number | undefined>;
-  /** 'alive' when the ping was answered, 'broken' when the agent hung up. */
-  readonly ended: Promise<'alive' | 'broken'>;
-  private readonly connection: Connection;
-
-  constructor(connection: Connection, note: (header: FrameHeader) => void) {
-    this.connection = connection;
-    let welcome!: (received: number | undefined) => void;
-    let end!: (how: 'alive' | 'broken') => void;
-    this.welcomed = new Promise((resolve) => (welcome = resolve));
-    this.ended = new Promise((resolve) => (end = resolve));
-    let memory = new Uint8Array(0);
-    const reader = new FrameReader({
-      frame(header, bytes, start, at) {
-        if (header.kind === FrameKind.HANDSHAKE) {
-          const { step } = handshakeProto.Handshake.decode(bytes.slice(start, at));
-          if (step?.$case === 'welcome') reader.phase = 'open';
-          else welcome(undefined);
-        } else if (header.kind === FrameKind.RESUME)
-          welcome(handshakeProto.Resume.decode(bytes.slice(start, at)).received);
-        else if (header.kind === FrameKind.PONG) end('alive');
-        else note(header);
-      },
-      body: (header) => (memory = new Uint8Array(header.length)),
-      bodyEnd: () => void memory,
-    });
-    connection.attach({
-      nextBuffer: () => reader.nextBuffer(),
-      received: (count) => reader.received(count),
-      closed: () => {
-        reader.close();
-        welcome(undefined);
-        end('broken');
-      },
-    });
-  }
-
-  send(fn: (writer: FrameWriter) => void): void {
-    this.sendBytes(bytesOf(fn));
-  }
-
-  sendBytes(bytes: Uint8Array): void {
-    this.connection.write([bytes]);
-  }
-}
-
-function bytesOf(fn: (writer: FrameWriter) => void): Uint8Array {
-  const writer = new FrameWriter();
-  fn(writer);
-  const write = writer.flush();
-  const bytes = Buffer.concat(write?.chunks ?? []);
-  write?.release();
-  writer.dispose();
-  return bytes;
-}
-
 function fit(bytes: Uint8Array, length: number): Uint8Array {
   const out = new Uint8Array(length);
   out.set(bytes.subarray(0, length));
   return out;
+}
+
+/** Ends the attacker's session; resolves once nothing runs for it any more. */
+async function idle({ members, dispatcher }: Agent): Promise<void> {
+  members.peerMet('attacker')?.close();
+  while (dispatcher.handlers.active > 0) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
