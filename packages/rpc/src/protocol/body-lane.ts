@@ -22,6 +22,13 @@ export interface InBody {
   got: number;
 }
 
+/** The storages of one message on their way in. A message may have tens of thousands, and each piece names one. */
+interface InBodies {
+  readonly byStorage: ReadonlyMap<number, InBody>;
+  /** Those that are not complete. */
+  open: number;
+}
+
 /** How much of a storage has arrived. */
 export interface BodyPosition {
   /** The number of the header frame. */
@@ -47,7 +54,7 @@ const SMALL_BODY_BYTES = 8 * 1024 * 1024;
  */
 export class BodyLane<B> {
   private readonly out = new Map<number, OutBody<B>[]>();
-  private readonly incoming = new Map<number, InBody[]>();
+  private readonly incoming = new Map<number, InBodies>();
   private readonly small: OutBody<B>[] = [];
   private readonly large: OutBody<B>[] = [];
   private largeTurn = false;
@@ -107,17 +114,15 @@ export class BodyLane<B> {
 
   /** Frame `seq` arrived and says that these storages follow, of at least one byte each. */
   expect(seq: number, storages: readonly { storage: number; bytes: number }[]): void {
-    this.incoming.set(
-      seq,
-      storages.map(({ storage, bytes }) => ({ seq, storage, bytes, got: 0 })),
-    );
+    const byStorage = new Map(storages.map(({ storage, bytes }) => [storage, { seq, storage, bytes, got: 0 }]));
+    this.incoming.set(seq, { byStorage, open: byStorage.size });
   }
 
   /** Whether a piece is what has to come next of a storage that is expected; `unknown` ones were given up and are skipped. */
   place(seq: number, storage: number, offset: number, bytes: number): InBody | 'unknown' | 'wrong' {
-    const storages = this.incoming.get(seq);
-    if (storages === undefined) return 'unknown';
-    const body = storages.find((incoming) => incoming.storage === storage);
+    const bodies = this.incoming.get(seq);
+    if (bodies === undefined) return 'unknown';
+    const body = bodies.byStorage.get(storage);
     if (body === undefined || body.got !== offset || body.got + bytes > body.bytes) return 'wrong';
     return body;
   }
@@ -125,8 +130,9 @@ export class BodyLane<B> {
   /** Bytes of a storage landed. True when all storages of its message are complete; the message is forgotten then. */
   landed(body: InBody, bytes: number): boolean {
     body.got += bytes;
-    const storages = this.incoming.get(body.seq);
-    if (storages === undefined || storages.some(({ got, bytes: all }) => got < all)) return false;
+    const bodies = this.incoming.get(body.seq);
+    if (bodies === undefined || bytes === 0 || body.got < body.bytes) return false;
+    if (--bodies.open > 0) return false;
     this.incoming.delete(body.seq);
     return true;
   }
@@ -138,7 +144,9 @@ export class BodyLane<B> {
 
   /** What has arrived of each message that is incomplete. */
   positions(): BodyPosition[] {
-    return [...this.incoming.values()].flat().map(({ seq, storage, got }) => ({ seq, storage, bytes: got }));
+    return [...this.incoming.values()].flatMap(({ byStorage }) =>
+      [...byStorage.values()].map(({ seq, storage, got }) => ({ seq, storage, bytes: got })),
+    );
   }
 
   /**
