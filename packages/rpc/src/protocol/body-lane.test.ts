@@ -1,4 +1,4 @@
-/** @file Storages on their way in: complete once, in pieces that come in order, however many a message has. */
+/** @file Storages on their way, in and out: complete once, in pieces that come in order, however many a message has. */
 import { describe, expect, it } from 'vitest';
 import { BodyLane, type InBody } from './body-lane.ts';
 
@@ -37,5 +37,22 @@ describe('the storages of a message that arrive', () => {
       if (lane.landed(lane.place(1, storage, 0, 1) as InBody, 1)) complete++;
     expect(complete).toBe(1);
     expect(performance.now() - began).toBeLessThan(1_000);
+  });
+});
+
+describe('the storages of a message that leave', () => {
+  it('are over once each is confirmed, and take no longer each where there are many', () => {
+    const lane = new BodyLane<string>();
+    lane.send(
+      1,
+      Array.from({ length: MOST }, (_, storage) => ({ storage, bytes: 1, body: `${storage}` })),
+    );
+    const began = performance.now();
+    for (let storage = 0; storage < MOST - 1; storage++) lane.confirmed(1, storage);
+    expect(performance.now() - began).toBeLessThan(1_000);
+    expect([lane.confirmed(1, 5), lane.confirmed(1, MOST)]).toEqual([undefined, undefined]);
+    expect(lane.drop(1).map(({ body }) => body)).toEqual([`${MOST - 1}`]);
+    expect([lane.drop(1), lane.pendingBytes, lane.hasMore()]).toEqual([[], 0, true]);
+    expect([lane.next(8), lane.hasMore()]).toEqual([undefined, false]);
   });
 });

@@ -14,6 +14,13 @@ export interface OutBody<B> {
   inFlight: number;
 }
 
+/** The storages of one message on their way out. */
+interface OutBodies<B> {
+  readonly byStorage: ReadonlyMap<number, OutBody<B>>;
+  /** Those that are not done. */
+  open: number;
+}
+
 /** One storage on its way in. */
 export interface InBody {
   readonly seq: number;
@@ -53,7 +60,7 @@ const SMALL_BODY_BYTES = 8 * 1024 * 1024;
  * and large, so that a megabyte never waits for a gigabyte, and neither starves.
  */
 export class BodyLane<B> {
-  private readonly out = new Map<number, OutBody<B>[]>();
+  private readonly out = new Map<number, OutBodies<B>>();
   private readonly incoming = new Map<number, InBodies>();
   private readonly small: OutBody<B>[] = [];
   private readonly large: OutBody<B>[] = [];
@@ -72,7 +79,7 @@ export class BodyLane<B> {
       done: false,
       inFlight: 0,
     }));
-    this.out.set(seq, made);
+    this.out.set(seq, { byStorage: new Map(made.map((body) => [body.storage, body])), open: made.length });
     for (const body of made) {
       this.pendingBytes += body.bytes;
       this.queueOf(body).push(body);
@@ -94,7 +101,7 @@ export class BodyLane<B> {
 
   /** The peer has all of this storage; the shell lets go of what is returned. */
   confirmed(seq: number, storage: number): OutBody<B> | undefined {
-    const body = this.out.get(seq)?.find((out) => out.storage === storage);
+    const body = this.out.get(seq)?.byStorage.get(storage);
     if (body === undefined || body.done) return undefined;
     this.finish(body);
     return body;
@@ -102,7 +109,7 @@ export class BodyLane<B> {
 
   /** Nobody wants the storages of `seq` any more (or they are gone): sends no further piece. Returns those that were not confirmed. */
   drop(seq: number): OutBody<B>[] {
-    const open = (this.out.get(seq) ?? []).filter((body) => !body.done);
+    const open = [...(this.out.get(seq)?.byStorage.values() ?? [])].filter((body) => !body.done);
     for (const body of open) this.finish(body);
     return open;
   }
@@ -161,8 +168,8 @@ export class BodyLane<B> {
     }
     this.small.length = 0;
     this.large.length = 0;
-    for (const [seq, bodies] of this.out) {
-      for (const body of bodies) {
+    for (const [seq, { byStorage }] of this.out) {
+      for (const body of byStorage.values()) {
         if (body.done) continue;
         const got = seq > received ? 0 : at.get(seq)?.get(body.storage);
         body.sent = Math.min(got ?? body.bytes, body.bytes);
@@ -197,6 +204,6 @@ export class BodyLane<B> {
     body.done = true;
     this.pendingBytes -= body.bytes;
     const all = this.out.get(body.seq);
-    if (all?.every(({ done }) => done) === true) this.out.delete(body.seq);
+    if (all !== undefined && --all.open === 0) this.out.delete(body.seq);
   }
 }
