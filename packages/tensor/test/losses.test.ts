@@ -41,6 +41,39 @@ describe('binaryCrossEntropy', () => {
   });
 });
 
+describe('tensors among the options of a loss', () => {
+  it('are those of its state: they move with it, and what is loaded counts', () => {
+    const loss = new nn.CrossEntropyLoss({ weight: tensor([1, 2]), ignoreIndex: 0, reduction: 'sum' });
+    const logits = tensor([[0, 0]], { dtype: 'float64' });
+    expect(
+      loss
+        .double()
+        .forward(logits, tensor([1n]))
+        .item(),
+    ).toBeCloseTo(2 * Math.LN2, 12);
+    loss.loadStateDict(new Map([['weight', tensor([1, 5])]]));
+    expect(loss.forward(logits, tensor([1n])).item()).toBeCloseTo(5 * Math.LN2, 12);
+    expect(loss.forward(logits, tensor([0n])).item()).toBe(0);
+    const logit = new nn.BCEWithLogitsLoss({ posWeight: tensor([3]) });
+    expect([...logit.stateDict().keys()]).toEqual(['pos_weight']);
+    expect(logit.forward(tensor([0]), tensor([1])).item()).toBeCloseTo(3 * Math.LN2, 6);
+  });
+
+  it('are its own where the module is copied', () => {
+    class Layer extends nn.TransformerEncoderLayer {
+      readonly loss = new nn.CrossEntropyLoss({ weight: tensor([1, 2]) });
+    }
+    const layer = new Layer(2, 1);
+    const stack = new nn.TransformerEncoder(layer, 2).double();
+    const losses = stack.modules().filter((one) => one instanceof nn.CrossEntropyLoss);
+    expect(losses.map((one) => one.forward(tensor([[0, 0]], { dtype: 'float64' }), tensor([1n])).dtype)).toEqual([
+      'float64',
+      'float64',
+    ]);
+    expect(layer.loss.forward(tensor([[0, 0]]), tensor([1n])).dtype).toBe('float32');
+  });
+});
+
 describe('losses of logits', () => {
   const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
   const logits = [-90, -30, -15, -1, 0, 1, 15, 30, 90];

@@ -4,7 +4,7 @@ import * as losses from '../ops/losses.ts';
 import * as sets from '../ops/loss-options.ts';
 import { gaussianNllLoss, poissonNllLoss } from '../ops/likelihood-losses.ts';
 import * as margin from '../ops/margin-losses.ts';
-import type { Tensor } from '../tensor.ts';
+import { Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
 
 type LossFunction = (...args: never[]) => Tensor;
@@ -13,19 +13,27 @@ type Operands<F extends LossFunction> = Required<Parameters<F>> extends readonly
 
 /** A loss with options of its own, which are set when it is made. */
 abstract class Loss<F extends LossFunction> extends Module {
-  protected readonly options: Options<F>;
+  private readonly options: Partial<Options<F>>;
+
   constructor(name: string, known: ReadonlySet<string>, options: Options<F> | undefined) {
     super();
     const given: object = options ?? {};
     sets.checkLoss(name, known, given);
-    this.options = given as Options<F>;
-    // Tensors among the options are part of the state, and move with the module.
-    for (const [name, value] of Object.entries(given)) {
-      if (typeof value === 'object' && value !== null)
-        this.registerBuffer(name === 'posWeight' ? 'pos_weight' : name, value as Tensor);
-    }
+    const plain = Object.entries(given).filter(([, value]) => !(value instanceof Tensor));
+    this.options = Object.fromEntries(plain) as Partial<Options<F>>;
+    // Tensors among the options are part of the state: they move with the module, and a copy has its own.
+    for (const [name, value] of Object.entries(given))
+      if (value instanceof Tensor) this.registerBuffer(name === 'posWeight' ? POS_WEIGHT : name, value as Tensor);
+  }
+
+  /** All of the options, with the tensors as they are by now. */
+  protected allOptions(): Options<F> {
+    const tensors = this.namedBuffers(false).map(([name, t]) => [name === POS_WEIGHT ? 'posWeight' : name, t]);
+    return { ...this.options, ...Object.fromEntries(tensors) } as Options<F>;
   }
 }
+
+const POS_WEIGHT = 'pos_weight';
 
 /** The module of the function `loss`, whose options are `known`. */
 function lossOf<F extends LossFunction>(
@@ -37,7 +45,7 @@ function lossOf<F extends LossFunction>(
       super(`nn.${new.target.name}`, known, options);
     }
     forward(...operands: Operands<F>): Tensor {
-      return loss(...([...operands, this.options] as never[]));
+      return loss(...([...operands, this.allOptions()] as never[]));
     }
   };
 }
