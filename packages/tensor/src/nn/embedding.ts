@@ -132,9 +132,12 @@ export class EmbeddingBag extends Module {
   constructor(count: number, dim: number, options: { sparse?: boolean; mode?: 'sum' | 'mean' } = {}) {
     super();
     checkOptionNames(options, BAG_OPTIONS, 'nn.EmbeddingBag');
+    const { sparse = false, mode = 'mean' } = options;
+    if (mode !== 'sum' && mode !== 'mean')
+      throw new RangeError(`nn.EmbeddingBag: mode has to be one of sum or mean, but got '${String(mode)}'`);
     this.weight = normalParameter([count, dim]);
-    this.sparseGradient = options.sparse === true;
-    this.mode = options.mode ?? 'mean';
+    this.sparseGradient = sparse;
+    this.mode = mode;
   }
 
   /**

@@ -362,3 +362,19 @@ describe('errors', () => {
     expect(() => new optim.SGD([zeros([1])], { lr: 1 }).step([])).toThrow(/was given 0 gradients/);
   });
 });
+
+describe('names that are none', () => {
+  it('are refused, not taken for the default', () => {
+    const names = { padding: 'foo' } as never;
+    for (const layer of [new nn.Conv1d(1, 1, 3, names), new nn.Conv2d(1, 1, 3, names), new nn.Conv3d(1, 1, 3, names)]) {
+      const x = ones([1, 1, ...Array<number>(layer.weight.rank - 2).fill(3)]);
+      expect(() => layer.forward(x)).toThrow("Invalid padding string 'foo', should be one of valid, same");
+    }
+    expect(() => new nn.GELU({ approximate: 'foo' as 'tanh' }).forward(ones([1]))).toThrow(
+      "approximate argument must be either none or tanh, got 'foo'",
+    );
+    expect(() => new nn.EmbeddingBag(3, 2, { mode: 'max' as 'sum' })).toThrow(
+      "nn.EmbeddingBag: mode has to be one of sum or mean, but got 'max'",
+    );
+  });
+});

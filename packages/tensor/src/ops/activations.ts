@@ -14,6 +14,8 @@ import { alike, inFloat32 } from './widen.ts';
 export const gelu = defineFunction('gelu', each(FLOAT), (t: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
   inFloat32(t, (x) => {
     if (approximate === 'none') return x.mul(0.5).mul(x.mul(Math.SQRT1_2).erf().add(1));
+    if (approximate !== 'tanh')
+      throw new RangeError(`approximate argument must be either none or tanh, got '${String(approximate)}'`);
     const inner = x.add(x.pow(3).mul(0.044715)).mul(Math.sqrt(2 / Math.PI));
     return x.mul(0.5).mul(inner.tanh().add(1));
   }),

@@ -14,6 +14,7 @@ import {
   type AvgPoolOptions,
   type MaxPoolOptions,
 } from './conv.ts';
+import { checkPadding } from './windows.ts';
 import { defineFunction } from './define.ts';
 import { indexAdd, indexSelect } from './indexing.ts';
 import { pad } from './structure.ts';
@@ -69,6 +70,7 @@ function depthPadding(
     const more = dilation * (kernel - 1);
     return { sides: [Math.floor(more / 2), Math.ceil(more / 2)], planes: 'same' };
   }
+  checkPadding(padding);
   const [d, h, w] = triple(padding);
   return { sides: [d, d], planes: [h, w] };
 }

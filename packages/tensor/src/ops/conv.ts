@@ -13,6 +13,7 @@ import { matmul } from './matmul.ts';
 import { pad } from './structure.ts';
 import { check, each, FLOAT, FLOATING, NUMBER, REAL_NUMBER, same, setOf, union, type Takes } from './takes.ts';
 import {
+  checkPadding,
   checkSpec,
   fold,
   largestInWindows,
@@ -52,6 +53,7 @@ export interface TransposeOptions extends Omit<ConvOptions, 'padding'> {
 
 function windowSpec(weight: Tensor, options: ConvOptions): WindowSpec {
   if (weight.rank !== 4) throw new ShapeError(`expected a weight of 4 dimensions, got [${weight.shape.join(', ')}]`);
+  checkPadding(options.padding);
   return {
     kernel: weight.shape.slice(2) as [number, number],
     stride: pair(options.stride ?? 1),

@@ -36,6 +36,12 @@ export interface Windows extends WindowSpec {
   readonly outW: number;
 }
 
+/** @throws RangeError for a text that is no padding. */
+export function checkPadding(padding: unknown): void {
+  if (typeof padding === 'string' && padding !== 'valid' && padding !== 'same')
+    throw new RangeError(`Invalid padding string '${padding}', should be one of valid, same`);
+}
+
 /** Throws ShapeError for what places no windows. */
 export function checkSpec(spec: WindowSpec): void {
   for (const name of ['kernel', 'stride', 'padding', 'dilation'] as const) {
