@@ -312,8 +312,9 @@ export function handlesIn(value: unknown, others: boolean): Set<Scoped> {
 
 const TENSOR = Symbol.for('backwire.isTensor');
 
-function isTensor(value: object): value is ScopedTensor {
-  return (value as { [TENSOR]?: true })[TENSOR] === true;
+/** Whether a value is a tensor: for files that the class is made of. */
+export function isTensor(value: unknown): value is ScopedTensor {
+  return (value as { [TENSOR]?: true } | null)?.[TENSOR] === true;
 }
 
 const SCOPED = Symbol.for('backwire.scoped');

@@ -285,10 +285,34 @@ describe('hooks', () => {
     expect([seen, found.map((g) => g?.toArray())]).toEqual([[[1]], [[10], [20]]]);
   });
 
+  it('must give a tensor, and at once', () => {
+    for (const [given, text] of [
+      [5, '5'],
+      [Promise.resolve(ones([1])), 'a Promise: await it'],
+    ] as const) {
+      const y = leaf([1]).mul(1);
+      y.registerHook((() => given) as never);
+      expect(() => y.backward()).toThrow(`a hook on a gradient returns a tensor, or nothing, at once; got ${text}`);
+    }
+  });
+
   it('must keep the shape', () => {
     const y = leaf([1, 2]).mul(1);
     y.registerHook(() => ones([3]));
     expect(() => y.sum().backward()).toThrow(/hook returned a gradient of shape/);
+  });
+});
+
+describe('gradients to begin with', () => {
+  it('are one for each tensor, or none at all', () => {
+    const x = leaf([1]);
+    const [a, b] = [x.mul(2), x.mul(3)];
+    const one = ones([1]);
+    expect(() => grad([a, b], [x], { gradOutputs: [one] })).toThrow('got 2 tensors and 1 gradients');
+    expect(() => runBackward([a], [one, one])).toThrow('got 1 tensors and 2 gradients');
+    expect(x.grad).toBeNull();
+    runBackward([a, b], [null, one]);
+    expect(x.grad?.toArray()).toEqual([5]);
   });
 });
 

@@ -43,6 +43,18 @@ describe('customFunction', () => {
     expect(row.grad?.toArray()).toEqual([[8, 8, 8]]);
   });
 
+  it('says what it takes in place of what it got', () => {
+    const none = customFunction({ forward: (_c, x) => x.mul(2), backward: (() => undefined) as never });
+    const wrong = customFunction({ forward: (_c, x) => x.mul(2), backward: (() => [3]) as never });
+    const later = customFunction({ forward: (async (_c: unknown, x: Tensor) => x) as never, backward: () => [null] });
+    const x = leaf([1]);
+    expect(() => none(x).backward()).toThrow(
+      'backward gives a list of tensors, null for none, and at once; got undefined',
+    );
+    expect(() => wrong(x).backward()).toThrow('and at once; got a list with 3');
+    expect(() => later(x)).toThrow('customFunction: forward gives a tensor, and at once; got a Promise: await it');
+  });
+
   it('may keep what it is given', () => {
     const kept: Tensor[] = [];
     const f = customFunction({

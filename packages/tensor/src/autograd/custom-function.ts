@@ -3,7 +3,8 @@ import { runWith, ambient } from '../ambient.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { AutogradError } from '../errors.ts';
 import { unswept } from '../scope.ts';
-import type { Edge, Tensor } from '../tensor.ts';
+import { kindOf } from '../given.ts';
+import { Tensor, type Edge } from '../tensor.ts';
 import { programStack } from './anomaly.ts';
 import { FunctionNode, savedIsFreed } from './node.ts';
 import { gradEdge, requiresGrad, SavedTensor, setHistory, shareHandle } from './record.ts';
@@ -58,7 +59,11 @@ class CustomNode extends FunctionNode implements FunctionContext {
     const grad = grads[0];
     if (grad === null || grad === undefined) return this.nextEdges.map(() => null);
     // The program's own code may hold what it makes and what it is given: the handle is its own.
-    const out = unswept(() => this.fn.backward(this, shareHandle(grad)));
+    const out: unknown = unswept(() => this.fn.backward(this, shareHandle(grad)));
+    if (!isGradients(out))
+      throw new TypeError(
+        `${this.name}: backward gives a list of tensors, null for none, and at once; got ${Array.isArray(out) ? `a list with ${kindOf(out.find((one) => !isGradient(one)))}` : kindOf(out)}`,
+      );
     if (out.length !== this.count) {
       throw new AutogradError(
         `function ${this.name} returned an incorrect number of gradients (expected ${this.count}, got ${out.length})`,
@@ -102,6 +107,8 @@ export function customFunction(fn: CustomFunction): (...inputs: Tensor[]) => Ten
       needsInputGrad: inputs.map((t) => t.requiresGrad),
     };
     const result = runWith({ gradMode: false }, () => fn.forward(ctx, ...inputs));
+    if (!(result instanceof Tensor))
+      throw new TypeError(`customFunction: forward gives a tensor, and at once; got ${kindOf(result)}`);
     if (!recording || !isDifferentiable(result.dtype)) return result;
     // Returning an input as it is must not put that input itself into the graph.
     const output = inputs.includes(result) ? fresh(result) : result;
@@ -113,6 +120,14 @@ export function customFunction(fn: CustomFunction): (...inputs: Tensor[]) => Ten
     node.save(saved, output);
     return output;
   };
+}
+
+function isGradient(value: unknown): value is Tensor | null | undefined {
+  return value === null || value === undefined || value instanceof Tensor;
+}
+
+function isGradients(value: unknown): value is readonly (Tensor | null)[] {
+  return Array.isArray(value) && value.every(isGradient);
 }
 
 function fresh(t: Tensor): Tensor {

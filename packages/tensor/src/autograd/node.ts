@@ -1,7 +1,8 @@
 /** @file The recorded graph: functions, the edges between them, and the leaves they end in. */
 import { AutogradError } from '../errors.ts';
+import { kindOf } from '../given.ts';
 import { sameShape } from '../shape.ts';
-import { unswept } from '../scope.ts';
+import { isTensor, unswept } from '../scope.ts';
 import type { AutogradMeta, Edge, GradFn, GradHook, Grads, Node, OutputInfo, Tensor } from '../tensor.ts';
 
 let sequences = 0;
@@ -118,6 +119,8 @@ function runHooks(grad: Tensor, hooks: ReadonlySet<GradHook>): Tensor {
   for (const hook of [...hooks]) {
     const replaced = unswept(() => hook(show(current)));
     if (replaced === undefined) continue;
+    if (!isTensor(replaced))
+      throw new TypeError(`a hook on a gradient returns a tensor, or nothing, at once; got ${kindOf(replaced)}`);
     if (!sameShape(replaced.shape, current.shape)) {
       throw new AutogradError(
         `hook returned a gradient of shape [${replaced.shape.join(', ')}] for one of [${current.shape.join(', ')}]`,

@@ -108,6 +108,8 @@ function rootEdges(roots: readonly Tensor[]): Edge[] {
 }
 
 function seedsOf(roots: readonly Tensor[], gradients: readonly (Tensor | null)[]): Tensor[] {
+  if (gradients.length > 0 && gradients.length !== roots.length)
+    throw new AutogradError(`got ${roots.length} tensors and ${gradients.length} gradients`);
   return roots.map((root, i) => {
     const given = gradients[i] ?? null;
     if (given === null) {
