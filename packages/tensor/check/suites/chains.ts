@@ -121,6 +121,22 @@ function sizes(random: Random): [number, number] {
   return [random.int(1, 5), random.int(1, 5)];
 }
 
+/** Keeps the gradient of a value, which hooks that came before and come after change on its way. */
+function watch(draw: Draw, ref: Ref): Ref {
+  const double = (): unknown =>
+    draw.call(
+      'registerHook',
+      '!$0.registerHook((g) => g.mul(2))',
+      '!$0.register_hook(lambda g: g * 2)',
+      [ref],
+      'never',
+    );
+  if (draw.random.chance(0.3)) double();
+  draw.call('retainGrad', '!$0.retainGrad()', '!$0.retain_grad()', [ref], 'never');
+  if (draw.random.chance(0.3)) double();
+  return ref;
+}
+
 export const chainSuite: Suite = {
   name: 'chains',
   perSeed: 400,
@@ -134,8 +150,10 @@ export const chainSuite: Suite = {
       [n, m],
     ].map((shape) => ({ ref: draw.tensor(shape, { style: random.pick(['plain', 'plain', 'whole']) }), shape }));
     for (let i = random.int(2, 8); i > 0; i--) values.push(step(draw, values));
+    const watched = random.chance(0.3) ? watch(draw, random.pick(values).ref) : undefined;
     for (const { ref } of values.slice(-random.int(1, 3)))
       draw.call('backward', 'backward($0, { retainGraph: true })', 'backward($0, retain_graph=True)', [ref], 'never');
+    if (watched !== undefined) draw.call('grad', '$0.grad', '$0.grad', [watched], 'never');
     return draw.program('chains', seed);
   },
 };
