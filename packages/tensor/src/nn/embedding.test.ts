@@ -1,6 +1,6 @@
 /** @file Embedding and EmbeddingBag with sparse gradients: their ids are saved values of the graph. */
 import { describe, expect, it } from 'vitest';
-import { nn, noGrad, scope, tensor, type Tensor } from '../index.ts';
+import { manualSeed, nn, noGrad, rand, scope, tensor, type Tensor } from '../index.ts';
 
 const ids = (...values: number[]): Tensor => tensor(values, { dtype: 'int64' });
 const dense = (module: nn.Embedding | nn.EmbeddingBag): unknown => module.weight.grad?.toDense().toArray();
@@ -54,13 +54,6 @@ describe.each([false, true])('an embedding (sparse: %s)', (sparse) => {
     ]);
   });
 
-  it('scales no row where an id is refused, and says which', () => {
-    const layer = new nn.Embedding(3, 2, { maxNorm: 1e-3 });
-    const before = layer.weight.toArray();
-    expect(() => layer.forward(tensor([0n, 5n]))).toThrow('index 5 is out of bounds for dimension with size 3');
-    expect(layer.weight.toArray()).toEqual(before);
-  });
-
   it('has a gradient that later changes of the ids do not reach', () => {
     const at = ids(0, 1);
     const bag = new nn.EmbeddingBag(3, 1, { sparse, mode: 'sum' });
@@ -87,5 +80,44 @@ describe.each([false, true])('an embedding (sparse: %s)', (sparse) => {
     expect(() => new nn.EmbeddingBag(3, 2, { sparse }).forward(at, offsets, weights)).toThrow("with mode 'sum' only");
     expect(() => sums.forward(at, offsets, weights.to('float64'))).toThrow('perSampleWeights are float64');
     expect(() => sums.forward(at, offsets, tensor([1]))).toThrow('shape [1], but ids have [2]');
+  });
+});
+
+describe('nn.Embedding', () => {
+  it('scales no row where an id is refused, and says which', () => {
+    const layer = new nn.Embedding(3, 2, { maxNorm: 1e-3 });
+    const before = layer.weight.toArray();
+    expect(() => layer.forward(tensor([0n, 5n]))).toThrow('index 5 is out of bounds for dimension with size 3');
+    expect(layer.weight.toArray()).toEqual(before);
+  });
+
+  it('of given rows draws no random numbers, and has their padding and options', () => {
+    const table = tensor([
+      [3, 4],
+      [1, 1],
+      [6, 8],
+    ]);
+    manualSeed(1);
+    const expected = rand([2]).toArray();
+    manualSeed(1);
+    const layer = nn.Embedding.fromPretrained(table, { freeze: false, paddingIdx: -2, maxNorm: 5, sparse: true });
+    expect(rand([2]).toArray()).toEqual(expected);
+    const rows = layer.forward(tensor([1n, 2n]));
+    rows.sum().backward();
+    expect(rows.toArray()).toEqual([
+      [1, 1],
+      [expect.closeTo(3, 5) as number, expect.closeTo(4, 5) as number],
+    ]);
+    expect([layer.weight.grad?.layout, layer.weight.grad?.toDense().toArray()]).toEqual([
+      'sparse_coo',
+      [
+        [0, 0],
+        [0, 0],
+        [1, 1],
+      ],
+    ]);
+    expect(() => nn.Embedding.fromPretrained(table, { paddingIdx: 3 })).toThrow(
+      'paddingIdx must be within the 3 rows of the table, but got 3',
+    );
   });
 });

@@ -65,12 +65,9 @@ export class Embedding extends Module {
   constructor(count: number, dim: number, options: EmbeddingOptions = {}) {
     super();
     checkOptionNames(options, EMBEDDING_OPTIONS, 'nn.Embedding');
-    const { paddingIdx } = options;
-    if (paddingIdx !== undefined && !(Number.isInteger(paddingIdx) && paddingIdx < count && paddingIdx >= -count))
-      throw new RangeError(`paddingIdx must be within the ${count} rows of the table, but got ${paddingIdx}`);
+    this.padding = paddingRow(count, options.paddingIdx);
     this.weight = normalParameter([count, dim]);
     this.options = options;
-    this.padding = paddingIdx === undefined ? -1 : paddingIdx < 0 ? paddingIdx + count : paddingIdx;
     if (this.padding !== -1) noGrad(() => this.weight.select(0, this.padding).zero_());
   }
 
@@ -79,8 +76,10 @@ export class Embedding extends Module {
     checkOptionNames(options, PRETRAINED_OPTIONS, 'nn.Embedding.fromPretrained');
     if (table.rank !== 2) throw new RangeError('Embeddings parameter is expected to be 2-dimensional');
     const { freeze = true, ...rest } = options;
-    const made = new Embedding(table.shape[0] as number, table.shape[1] as number, rest);
-    return Object.assign(made, { weight: new Parameter(table.detach(), !freeze) });
+    const [count, dim] = table.shape as [number, number];
+    const own = { options: rest, padding: paddingRow(count, rest.paddingIdx) };
+    // Made without rows: none is drawn only to be thrown away, and random numbers go on as if there had been nothing.
+    return Object.assign(new Embedding(0, dim), own, { weight: new Parameter(table.detach(), !freeze) });
   }
 
   /** @throws RangeError naming the first id outside [0, count). */
@@ -188,6 +187,14 @@ export class EmbeddingBag extends Module {
       );
     return weights.reshape([ids.size, 1]);
   }
+}
+
+/** The row that `paddingIdx` means; -1 for none. */
+function paddingRow(count: number, paddingIdx: number | undefined): number {
+  if (paddingIdx === undefined) return -1;
+  if (!Number.isInteger(paddingIdx) || paddingIdx >= count || paddingIdx < -count)
+    throw new RangeError(`paddingIdx must be within the ${count} rows of the table, but got ${paddingIdx}`);
+  return paddingIdx < 0 ? paddingIdx + count : paddingIdx;
 }
 
 /** Integers, as PyTorch has them beside offsets of another width. */

@@ -199,7 +199,10 @@ abstract class Stack<L extends Module> extends Module {
 
 const STACK_MASKS: ReadonlySet<string> = new Set(['mask', 'srcKeyPaddingMask']);
 
-/** `count` copies of an encoder layer, one after the other, and a normalisation where one is given. */
+/**
+ * `count` copies of an encoder layer, one after the other, and a normalisation where one is given. A copy is made of the layer's fields: a class of
+ * your own has no `#private` ones.
+ */
 export class TransformerEncoder extends Stack<TransformerEncoderLayer> {
   static readonly [rpcName] = 'nn.TransformerEncoder';
   constructor(layer: TransformerEncoderLayer, count: number, norm: LayerNorm | null = null) {
@@ -212,7 +215,10 @@ export class TransformerEncoder extends Stack<TransformerEncoderLayer> {
   }
 }
 
-/** `count` copies of a decoder layer, one after the other, and a normalisation where one is given. */
+/**
+ * `count` copies of a decoder layer, one after the other, and a normalisation where one is given. A copy is made of the layer's fields: a class of
+ * your own has no `#private` ones.
+ */
 export class TransformerDecoder extends Stack<TransformerDecoderLayer> {
   static readonly [rpcName] = 'nn.TransformerDecoder';
   constructor(layer: TransformerDecoderLayer, count: number, norm: LayerNorm | null = null) {
