@@ -129,7 +129,15 @@ export class Rank {
     this.ends.push(async () => store.close());
     await store.arrive();
     if (this.serves) await store.awaitArrivals(size, MEET_MS);
-    const mesh = await MeshShell.open({ rank, size, host, transport: tcpTransport(), store, timeoutMs: MEET_MS });
+    const mesh = await MeshShell.open({
+      rank,
+      size,
+      host,
+      advertise: host,
+      transport: tcpTransport(),
+      store,
+      timeoutMs: MEET_MS,
+    });
     this.ends.push(() => mesh.close());
     return mesh;
   }

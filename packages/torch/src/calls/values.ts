@@ -84,15 +84,16 @@ export class Values {
     }
   }
 
-  /** What the bodies of messages are read with. */
-  script(reading: Reading): Omit<ScriptContext, 'tensors'> {
-    return { limits: this.limits, rref: (fork) => this.received(fork, reading) };
+  /** What the bodies of messages are read with; `exact`: floats of whole numbers as PyFloats. */
+  script(reading: Reading, exact = false): Omit<ScriptContext, 'tensors'> {
+    return { limits: this.limits, exact, rref: (fork) => this.received(fork, reading) };
   }
 
   /** Writes a value for another worker. @throws as `writePython`; what was drawn for it is taken back. */
   write(value: unknown, writing: Writing): WrittenPython {
     try {
-      return writePython(value, { replace: (object) => this.replaced(object, writing) });
+      const replace = (object: object): unknown => this.replaced(object, writing);
+      return writePython(value, { replace, maxDepth: this.limits.maxWriteDepth });
     } catch (error) {
       takeBack(writing);
       throw error;

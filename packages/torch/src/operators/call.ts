@@ -1,7 +1,9 @@
 /** @file Runs an operator that a peer calls by schema. */
 import { RpcError } from '@backwire/rpc';
+import { Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
 import { quoted } from '../pickle/refusal.ts';
+import { PyFloat } from '../values/numbers.ts';
 import { rules } from './rules.ts';
 import { keyOf, type Parameter } from './schema.ts';
 import { fitted } from './types.ts';
@@ -31,9 +33,57 @@ export function callOperator(schema: string, args: readonly unknown[]): unknown 
     if (fitted(arg, parameter) === undefined && !isNumberOf(arg, parameter))
       throw new TypeError(`argument '${parameter.name}' of ${quoted(key)} is no ${parameter.type}`);
   });
-  const run = (): unknown => rule.run(args.map((arg) => (arg === null ? undefined : arg)));
+  const given = args.map(plain);
+  const name = key.slice('aten::'.length);
+  if (PROMOTING.has(name)) promote(given, args.slice(1), name.includes('_.'));
+  const run = (): unknown => {
+    const result = rule.run(MAKING.has(name) ? args.map(orUndefined) : given);
+    return LOGICAL.has(name) && args.slice(0, 2).every(isLogical) ? (result as Tensor).to('bool') : result;
+  };
   const { profile } = ambient();
-  return wantsOperators(profile) ? profile.operator(key.split('.', 1)[0] as string, args, run) : run();
+  return wantsOperators(profile) ? profile.operator(key.split('.', 1)[0] as string, given, run) : run();
+}
+
+function orUndefined(arg: unknown): unknown {
+  return arg === null ? undefined : arg;
+}
+
+function plain(arg: unknown): unknown {
+  return arg instanceof PyFloat ? arg.value : orUndefined(arg);
+}
+
+/** Which compute with floats where a number among the arguments is one. */
+const PROMOTING: ReadonlySet<string> = new Set([
+  ...['add', 'sub', 'rsub', 'mul', 'div', 'floor_divide', 'remainder', 'add_', 'mul_'].map((each) => `${each}.Scalar`),
+  ...['eq', 'ne', 'lt', 'le', 'gt', 'ge'].map((each) => `${each}.Scalar`),
+  'pow.Tensor_Scalar',
+  'clamp',
+]);
+/** Whose dtype is that of a number: they tell a float from an int themselves. */
+const MAKING: ReadonlySet<string> = new Set(['full', 'arange']);
+const WHOLE: ReadonlySet<unknown> = new Set(['uint8', 'int8', 'int16', 'int32', 'int64', 'bool']);
+
+/** Of which the result of bools is one. */
+const LOGICAL: ReadonlySet<string> = new Set(['add.Scalar', 'mul.Scalar', 'pow.Tensor_Scalar']);
+
+/**
+ * Makes a tensor of whole numbers that meets a float one of the floats with which torch computes: of 2.0 nothing but its type tells that it
+ * is one. A bool counts as a whole number.
+ */
+function promote(given: unknown[], scalars: readonly unknown[], inPlace: boolean): void {
+  const [self] = given;
+  given.forEach((each, i) => (given[i] = typeof each === 'boolean' ? Number(each) : each));
+  if (!(self instanceof Tensor) || !WHOLE.has(self.dtype) || !scalars.some(isFloat)) return;
+  if (inPlace) throw new TypeError(`result type float32 can't be cast to the desired output type ${self.dtype}`);
+  given[0] = self.to('float32');
+}
+
+function isLogical(value: unknown): boolean {
+  return typeof value === 'boolean' || (value instanceof Tensor && value.dtype === 'bool');
+}
+
+function isFloat(scalar: unknown): boolean {
+  return scalar instanceof PyFloat || (typeof scalar === 'number' && !Number.isInteger(scalar));
 }
 
 function wantsOperators(profile: object | undefined): profile is OperatorProfile {

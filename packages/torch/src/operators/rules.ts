@@ -32,8 +32,31 @@ function cast(tensor: Tensor, dtype: number | undefined): Tensor {
   return dtype === undefined ? tensor : tensor.to(dtypeOf(dtype));
 }
 
+/** What `run` makes of the tensor in the dtype that was asked for, in that dtype: sums and products of whole numbers are int64 else. */
+function castAround(tensor: Tensor, dtype: number | undefined, run: (tensor: Tensor) => Tensor): Tensor {
+  return cast(run(cast(tensor, dtype)), dtype);
+}
+
+/** A whole number as torch's ints are: of 64 bits, beyond which it begins anew. */
+function wrapped(value: bigint): number | bigint {
+  const whole = BigInt.asIntN(64, value);
+  const number = Number(whole);
+  return Number.isSafeInteger(number) ? number : whole;
+}
+
+const FLOATS: ReadonlySet<unknown> = new Set(['float16', 'bfloat16', 'float32', 'float64']);
+type Whole = number | bigint;
+const whole = (run: (a: bigint, b: bigint) => bigint): Rule['run'] =>
+  rule((a: Whole, b: Whole) => wrapped(run(BigInt(a), BigInt(b))));
+
 function created(dtype: number | undefined): { dtype?: t.DType } {
   return dtype === undefined ? {} : { dtype: dtypeOf(dtype) };
+}
+
+/** Of a number that comes alone. */
+function dtypeOfScalar(value: unknown): t.DType {
+  if (typeof value === 'boolean') return 'bool';
+  return typeof value === 'bigint' || Number.isInteger(value) ? 'int64' : 'float32';
 }
 
 function only(value: unknown, fallback: unknown, what: string): void {
@@ -53,7 +76,6 @@ const spread = (run: typeof t.variance): Rule['run'] =>
   rule((a: Tensor, unbiased: boolean) => run(a, undefined, { correction: unbiased ? 1 : 0 }));
 const scaled = (run: (a: Tensor, b: Tensor | number, options: { alpha: number }) => Tensor): Rule['run'] =>
   rule((a: Tensor, b: Tensor | number, alpha: number) => run(a, b, { alpha }));
-const reversed = rule((a: Tensor, b: Tensor | number, alpha: number) => t.add(t.mul(a, -alpha), b));
 const first = (dims: readonly number[]): number => {
   if (dims.length !== 1) throw new TypeError('only one dimension is known here');
   return single(dims);
@@ -85,12 +107,12 @@ const special: Readonly<Record<string, Rule['run']>> = {
   'add.Scalar': scaled(t.add),
   'sub.Tensor': scaled(t.sub),
   'sub.Scalar': scaled(t.sub),
-  'rsub.Tensor': reversed,
-  'rsub.Scalar': reversed,
-  'add.int': rule((a: number, b: number) => a + b),
+  'rsub.Tensor': rule((a: Tensor, b: Tensor, alpha: number) => t.sub(b, a, { alpha })),
+  'rsub.Scalar': rule((a: Tensor, b: number, alpha: number) => t.add(t.mul(a, -alpha), b)),
+  'add.int': whole((a, b) => a + b),
   'add.float': rule((a: number, b: number) => new PyFloat(a + b)),
-  'sub.int': rule((a: number, b: number) => a - b),
-  'mul.int': rule((a: number, b: number) => a * b),
+  'sub.int': whole((a, b) => a - b),
+  'mul.int': whole((a, b) => a * b),
   'mul.float': rule((a: number, b: number) => new PyFloat(a * b)),
   linalg_multi_dot: rule((factors: readonly Tensor[]) =>
     factors.reduce((product, factor) => t.matmul(product, factor)),
@@ -102,15 +124,19 @@ const special: Readonly<Record<string, Rule['run']>> = {
     only(left, true, 'left=True');
     return t.solve(a, b);
   }),
-  sum: rule((a: Tensor, dtype?: number) => cast(a.sum(), dtype)),
-  'sum.dim_IntList': rule((a: Tensor, dim: Dim, keep: boolean, dtype?: number) => cast(a.sum(dim, keep), dtype)),
+  sum: rule((a: Tensor, dtype?: number) => castAround(a, dtype, (x) => x.sum())),
+  'sum.dim_IntList': rule((a: Tensor, dim: Dim, keep: boolean, dtype?: number) =>
+    castAround(a, dtype, (x) => x.sum(dim, keep)),
+  ),
   mean: rule((a: Tensor, dtype?: number) => cast(a, dtype).mean()),
   'mean.dim': rule((a: Tensor, dim: Dim, keep: boolean, dtype?: number) => cast(a, dtype).mean(dim, keep)),
-  prod: rule((a: Tensor, dtype?: number) => cast(a, dtype).prod()),
-  'prod.dim_int': rule((a: Tensor, dim: number, keep: boolean, dtype?: number) => cast(a, dtype).prod(dim, keep)),
+  prod: rule((a: Tensor, dtype?: number) => castAround(a, dtype, (x) => x.prod())),
+  'prod.dim_int': rule((a: Tensor, dim: number, keep: boolean, dtype?: number) =>
+    castAround(a, dtype, (x) => x.prod(dim, keep)),
+  ),
   'split.Tensor': rule((a: Tensor, size: number, dim: number) => scriptList('Tensor', a.split(size, dim))),
-  cumsum: rule((a: Tensor, dim: number, dtype?: number) => cast(a, dtype).cumsum(dim)),
-  cumprod: rule((a: Tensor, dim: number, dtype?: number) => t.cumprod(cast(a, dtype), dim)),
+  cumsum: rule((a: Tensor, dim: number, dtype?: number) => castAround(a, dtype, (x) => x.cumsum(dim))),
+  cumprod: rule((a: Tensor, dim: number, dtype?: number) => castAround(a, dtype, (x) => t.cumprod(x, dim))),
   logsumexp: rule((a: Tensor, dims: readonly number[], keep: boolean) => t.logSumExp(a, first(dims), keep)),
   max: rule((a: Tensor) => a.amax()),
   min: rule((a: Tensor) => a.amin()),
@@ -134,7 +160,7 @@ const special: Readonly<Record<string, Rule['run']>> = {
     t.roll(a, first(shifts), dims.length === 0 ? undefined : first(dims)),
   ),
   one_hot: rule((a: Tensor, classes: number) => {
-    const count = classes >= 0 ? classes : Number(a.amax().item()) + 1;
+    const count = classes === -1 ? Number(a.amax().item()) + 1 : classes;
     return t.oneHot(a, count);
   }),
   index_add: rule((a: Tensor, dim: number, index: Tensor, source: Tensor, alpha: number) =>
@@ -200,23 +226,39 @@ const special: Readonly<Record<string, Rule['run']>> = {
     },
   ),
   adaptive_avg_pool2d: rule((x: Tensor, size: number[]) => t.adaptiveAvgPool2d(x, pair(size))),
-  t: rule((a: Tensor) => (a.rank < 2 ? a : a.transpose(0, 1))),
+  t: rule((a: Tensor) => {
+    if (a.rank > 2) throw new TypeError(`t() expects a tensor with <= 2 dimensions, but self is ${a.rank}D`);
+    return a.rank < 2 ? a : a.transpose(0, 1);
+  }),
   'to.dtype': rule((a: Tensor, dtype: number) => a.to(dtypeOf(dtype))),
   zeros: shaped(t.zeros),
   ones: shaped(t.ones),
   rand: shaped(t.rand),
   randn: shaped(t.randn),
-  full: rule((size: number[], value: number, dtype?: number) => t.full(size, value, created(dtype))),
-  arange: rule((end: number, dtype?: number) =>
-    t.arange(0, end, 1, dtype === undefined && Number.isInteger(end) ? { dtype: 'int64' } : created(dtype)),
+  full: rule((size: number[], value: number | boolean | PyFloat, dtype?: number) =>
+    t.full(size, Number(value), { dtype: dtypeOfScalar(value), ...created(dtype) }),
   ),
+  arange: rule((end: number | boolean | PyFloat, dtype?: number) => {
+    const own = typeof end === 'boolean' ? 'int64' : dtypeOfScalar(end);
+    return t.arange(0, Number(end), 1, { dtype: own, ...created(dtype) });
+  }),
   eye: rule((n: number, dtype?: number) => t.eye(n, n, created(dtype))),
   zeros_like: rule((a: Tensor, dtype?: number) => cast(t.zerosLike(a), dtype)),
   ones_like: rule((a: Tensor, dtype?: number) => cast(t.onesLike(a), dtype)),
   'add_.Tensor': rule((a: Tensor, b: Tensor, alpha: number) => a.add_(b, { alpha })),
   'add_.Scalar': rule((a: Tensor, b: number, alpha: number) => a.add_(b, { alpha })),
   'sub_.Tensor': rule((a: Tensor, b: Tensor, alpha: number) => a.sub_(b, { alpha })),
-  'size.int': rule((a: Tensor, dim: number) => a.shape.at(dim)),
+  'size.int': rule((a: Tensor, dim: number) => {
+    const size = a.shape.at(dim);
+    if (size !== undefined) return size;
+    const range = `[${-Math.max(1, a.rank)}, ${Math.max(0, a.rank - 1)}]`;
+    throw new RangeError(`Dimension out of range (expected to be in range of ${range}, but got ${dim})`);
+  }),
+  item: rule((a: Tensor) => {
+    const value = a.item();
+    if (a.dtype === 'bool') return Boolean(value);
+    return FLOATS.has(a.dtype) ? new PyFloat(value) : value;
+  }),
   numel: rule((a: Tensor) => a.size),
 };
 
