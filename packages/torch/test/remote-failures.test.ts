@@ -2,9 +2,10 @@
 import { rpcClass, rpcFunction, rpcOneway, rpcSync, type CallOptions } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { add, ones, rpcName } from '@backwire/tensor';
-import { Random } from '@backwire/testing';
+import { Random, freePort } from '@backwire/testing';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
+import { createTorchAgent } from '../src/join.ts';
 import { group, leave } from './group.ts';
 
 class Counter {
@@ -58,6 +59,37 @@ it('throws arguments that cannot travel, on others and here', async () => {
     expect(() => counter.remote().add(1)).toThrow(/has been deleted/);
   }
   await nothingIsLeft();
+});
+
+const nested = (depth: number): unknown[] => (depth === 0 ? [] : [nested(depth - 1)]);
+
+it('says whose message is beyond which limit, and whether the function ran', async () => {
+  const give = rpcFunction('failures.give', (depth: number) => nested(depth));
+  const port = await freePort();
+  const small = { maxWriteDepth: 20, maxPickleObjects: 30 };
+  const [limited, other] = (await Promise.all(
+    [0, 1].map((rank) =>
+      createTorchAgent({
+        name: `n${rank}`,
+        rank,
+        worldSize: 2,
+        initMethod: `tcp://127.0.0.1:${port}`,
+        trustNetwork: true,
+        generation: 0,
+        limits: rank === 0 ? small : {},
+      }),
+    ),
+  )) as [TorchAgent, TorchAgent];
+  const peer = other.self;
+  const unsent = { code: 'resource-exhausted', executed: 'no', peer };
+  const there = <T>(fn: () => T): T => limited.run(fn);
+  await expect(there(() => rpcSync('n1', same, [nested(25)]))).rejects.toMatchObject(unsent);
+  for (const to of ['n1', 'n0'])
+    expect(() => there(() => remote(to, same, [nested(25)]))).toThrow(expect.objectContaining({ executed: 'no' }));
+  expect(await there(() => rpcSync('n1', give, [15]))).toEqual(nested(15));
+  const unread = { code: 'resource-exhausted', executed: 'yes', peer };
+  await expect(there(() => rpcSync('n1', give, [40]))).rejects.toMatchObject(unread);
+  await leave([limited, other]);
 });
 
 it('throws a malformed time, a key and what is no signal, wherever they are given', async () => {

@@ -16,7 +16,7 @@ import type { TorchPeer } from '../links/peer.ts';
 import { readResponse, writeCommand } from '../messages/codec.ts';
 import type { Body, TorchResponse } from '../messages/commands.ts';
 import { RemoteException } from '../values/objects.ts';
-import { raised, refused } from './errors.ts';
+import { raised, refused, unread, unsent } from './errors.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from './script-calls.ts';
 import { isAsyncCall, plainName, targetOf, udfOf, type Target } from './targets.ts';
 import { readingFrom, takeBack, type Reading, type Values, type Writing } from './values.ts';
@@ -124,7 +124,7 @@ export class Caller implements CallMaker {
       body = encode(writing);
     } catch (error) {
       takeBack(writing);
-      answer.reject(error);
+      answer.reject(unsent(error, peer.worker));
       return;
     }
     this.send(peer, { body, writing, wrap: true, call }, limits, expected, intoScope(answer));
@@ -196,7 +196,7 @@ export class Caller implements CallMaker {
       });
     } catch (error) {
       takeBack(writing);
-      return fail(error);
+      return fail(unsent(error, worker));
     }
     if (over) return;
     if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS)
@@ -216,8 +216,9 @@ export class Caller implements CallMaker {
       const inner = this.wraps.response(from, body);
       value = take(readResponse(inner, this.values.script(reading)));
     } catch (error) {
-      settled?.(error);
-      answer.reject(error);
+      const shown = unread(error, from);
+      settled?.(shown);
+      answer.reject(shown);
       return;
     }
     settled?.();

@@ -73,6 +73,24 @@ export function refused(text: string, from: WorkerInfo): RpcError {
   return new RemoteError(said, { remoteName: name, remoteStack: stack, executed: 'maybe', peer: from });
 }
 
+/** The error of a request that is larger than may be sent; any other as it is. */
+export function unsent(error: unknown, to: WorkerInfo): unknown {
+  if (!(error instanceof WireError)) return error;
+  const text = `the call of worker '${to.name}' cannot be sent: ${error.message}`;
+  return new RpcError(codeOf(error), text, { executed: 'no', retryable: false, peer: to, cause: error });
+}
+
+/** The error of an answer that cannot be read; any other as it is. The function has run. */
+export function unread(error: unknown, from: WorkerInfo): unknown {
+  if (!(error instanceof WireError)) return error;
+  const text = `the answer of worker '${from.name}' cannot be read: ${error.message}`;
+  return new RpcError(codeOf(error), text, { executed: 'yes', retryable: false, peer: from, cause: error });
+}
+
+function codeOf({ code }: WireError): RpcErrorCode {
+  return code === 'limit' ? 'resource-exhausted' : 'decode-error';
+}
+
 /** What an error that a handler threw becomes in Python. */
 export function raising(thrown: unknown, self: WorkerInfo): RemoteException {
   const error = readable(thrown);

@@ -1,5 +1,5 @@
 /** @file remote(): the call that creates a value, and the handle on it that is there before its answer. */
-import { RemoteError, RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
+import { RemoteError, RpcError, rpcInfo, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import {
   OwnedValue,
   failureOf,
@@ -48,6 +48,9 @@ interface Failed {
   readonly error: unknown;
   readonly never: boolean;
 }
+
+/** What keeps a call from being sent and is no mistake in it. */
+const CUT_OFF: ReadonlySet<unknown> = new Set(['cancelled', 'unavailable', 'peer-died']);
 
 /** Calls whose result stays where it is made. */
 export class Creations {
@@ -131,22 +134,14 @@ export class Creations {
   private send({ peer, callee, args, limits }: Request, ids: Creation, over: (failed?: Failed) => void): void {
     const mistakes: unknown[] = [];
     let sent = false;
-    const encode = (writing: Writing): Body => {
-      try {
-        return this.remoteCall(callee, args, ids, writing);
-      } catch (error) {
-        if (!isElsewhere(error)) mistakes.push(error);
-        throw error;
-      }
-    };
     const answer = {
       resolve: () => over(),
       reject: (error: unknown) => {
-        // A storage that is disposed, or a message that is too large.
-        if (!sent && mistakes.length === 0 && !(error instanceof RpcError) && !isElsewhere(error)) mistakes.push(error);
+        if (!sent && !isElsewhere(error) && !CUT_OFF.has(rpcInfo(error)?.code)) mistakes.push(error);
         over({ error, never: !sent || RpcError.from(error).executed === 'no' || error instanceof RemoteError });
       },
     };
+    const encode = (writing: Writing): Body => this.remoteCall(callee, args, ids, writing);
     const created = expecting(peer, (response, { from }) => acknowledged(response, 'remote-ret', from));
     this.host.caller.command(peer, encode, limits, created, answer, { kind: 'remote', name: plainName(callee) });
     sent = true;

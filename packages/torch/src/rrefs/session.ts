@@ -186,7 +186,8 @@ export class RRefs implements References, RRefSpace, HandleHost {
       return type instanceof PyName ? (type.name.split('.').at(-1) as string) : String(type);
     } catch (error) {
       // A class that Python has and this worker does not is known by its name all the same.
-      if (error instanceof NotOfferedError) return error.global.split('.').at(-1) as string;
+      const why = error instanceof RpcError ? error.cause : error;
+      if (why instanceof NotOfferedError) return why.global.split('.').at(-1) as string;
       throw error;
     }
   }
