@@ -1,6 +1,7 @@
 /** @file TensorFlow.js and its kernels are loaded by what first needs them, and by nothing else. */
 import { execFile } from 'node:child_process';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -218,5 +219,33 @@ describe('TensorFlow.js', () => {
       say(bw.fromTf(tf.matMul(x.toTf(), x.toTf())).sum().item());
       say(tf.engine().backend.numDataIds() > 2);`;
     expect(await run(program)).toEqual([1_000_000, 1_000_000, true]);
+  });
+
+  it('computes on the cpu in one file from where wasm cannot be started', async () => {
+    const far = mkdtempSync(join(tmpdir(), 'backwire-loading-'));
+    const outfile = join(far, 'program.mjs');
+    await build({
+      stdin: {
+        contents: `
+          import { mul } from '@tensorflow/tfjs-core';
+          import { backendName, lift, ones, setBackend } from './index.ts';
+          await setBackend('auto');
+          const x = ones([2]);
+          console.log(JSON.stringify([backendName(), Array.from(x.toTf().dataSync()), lift((t) => mul(t, 3))(x).toArray()]));`,
+        resolveDir: join(import.meta.dirname, '..'),
+      },
+      outfile,
+      bundle: true,
+      platform: 'node',
+      format: 'esm',
+      // TensorFlow.js requires parts of Node, which esbuild's modules can do only so.
+      banner: { js: "import { createRequire as of } from 'node:module'; const require = of(import.meta.url);" },
+      logLevel: 'error',
+    });
+    const { stdout } = await promisify(execFile)(process.execPath, [outfile], {
+      env: { ...process.env, NODE_OPTIONS: '', BACKWIRE_BACKEND: 'auto' },
+    });
+    rmSync(far, { recursive: true });
+    expect(JSON.parse(stdout.split('\n').find((line) => line.startsWith('[')) ?? '')).toEqual(['cpu', [1, 1], [3, 3]]);
   });
 });

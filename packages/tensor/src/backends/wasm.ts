@@ -51,7 +51,9 @@ export async function loadWasm(): Promise<Backend> {
   const started = await tf.setBackend('wasm');
   keepListeners();
   const backend = tf.engine().registry['wasm'];
-  if (before) await tf.setBackend(before);
+  // What did not start would stay TensorFlow.js's first choice, and every function of it would fail.
+  const chosen = before || (started ? '' : 'cpu');
+  if (chosen) await tf.setBackend(chosen);
   if (!started || backend === undefined) throw new TensorError('the wasm backend of TensorFlow.js did not start');
   return (opened ??= ready(tf, backend as BackendWasm));
 }
