@@ -9,9 +9,12 @@ import { printed, started } from '../../test/started.ts';
 const folders: string[] = [];
 afterAll(() => folders.forEach((folder) => rmSync(folder, { recursive: true })));
 
+/** Of the newest run, which makes it. */
+const runFolder = (): string => join(folders.at(-1) ?? '', 'run7');
+
 function options(): { program: string; processes: number; args: string[] } {
   folders.push(mkdtempSync(join(tmpdir(), 'backwire-checkpoints-')));
-  return { program: join(import.meta.dirname, 'main.ts'), processes: 2, args: folders.slice(-1) };
+  return { program: join(import.meta.dirname, 'main.ts'), processes: 2, args: [runFolder()] };
 }
 
 it('a killed run goes on after its last checkpoint, to the same loss', { timeout: 120_000 }, async () => {
@@ -25,7 +28,7 @@ it('a killed run goes on after its last checkpoint, to the same loss', { timeout
   expect(Number(from) % 50).toBe(0);
   const last = /step 300: loss \S+/;
   expect(last.exec(group.output())?.[0]).toBe(last.exec(left)?.[0]);
-  const { tensors } = loadSafetensors(readFileSync(join(folders.at(-1) ?? '', 'weights.safetensors')));
+  const { tensors } = loadSafetensors(readFileSync(join(runFolder(), 'weights.safetensors')));
   expect([...tensors].map(([name, { shape }]) => [name, shape])).toEqual(
     expect.arrayContaining([
       ['0.weight', [16, 4]],

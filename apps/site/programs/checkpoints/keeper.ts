@@ -1,4 +1,4 @@
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   decodeValue,
@@ -79,6 +79,7 @@ export class Keeper {
   /** A file is the old one or the new one, never half of it. */
   async #write(name: string, bytes: Uint8Array): Promise<void> {
     const file = join(this.#folder, name);
+    await mkdir(this.#folder, { recursive: true });
     await writeFile(`${file}.new`, bytes);
     await rename(`${file}.new`, file);
   }
