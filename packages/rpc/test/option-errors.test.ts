@@ -100,6 +100,14 @@ describe('an agent', () => {
       RpcError,
       /'file:\/\/relative\/x' names no folder: write file:\/\/\/absolute\/folder/,
     ],
+    ...[5, '', 'a b', '10.0.0.1:29500', 'tcp://10.0.0.1:5', 'me@host', '[::1]', {}].map(
+      (advertise): [string, object, typeof RpcError, RegExp] => [
+        `an advertised ${JSON.stringify(advertise)}`,
+        { name: 'w0', advertise },
+        RpcError,
+        /^advertise is .+: give the name or the address of a host, without a port, .* \[invalid-argument\]$/,
+      ],
+    ),
     ['an unknown limit', { name: 'w0', limits: { maxCalls: 1 } }, RpcError, /limits: unknown option 'maxCalls'/],
     [
       'a limit that is a text',
@@ -119,6 +127,11 @@ describe('an agent', () => {
     const error = await failure(initRpc(given as unknown as RpcOptions));
     expect(error).toBeInstanceOf(type);
     expect(error.message).toMatch(text);
+  });
+
+  it.each(['localhost', '127.0.0.1', '::1', 'wss://example.com/backwire'])('advertises %s', async (advertise) => {
+    const options = { worldSize: 1, store: `memory://${advertise}`, transports: ['tcp'], advertise };
+    await (await createAgent({ name: 'w0', ...options })).shutdown();
   });
 
   it('leaves the place of the default free when its options were wrong', async () => {

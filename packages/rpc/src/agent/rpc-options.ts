@@ -6,12 +6,14 @@ import {
   checkOptions,
   checkSecurityOptions,
   refuseUnknown,
+  show,
   type FaultInjection,
   type Limits,
   type Liveness,
   type Logger,
   type Security,
 } from '../base/options.ts';
+import { invalidArgument } from '../base/errors.ts';
 import type { Extension } from '../extensions/extension.ts';
 import type { Store } from '../stores/store.ts';
 
@@ -39,7 +41,7 @@ export interface RpcOptions {
   channels?: readonly string[];
   /** The address to listen on. @default loopback */
   bind?: string;
-  /** The address that peers are told. @default the one bound */
+  /** The name or address of this host that peers are told; an address 'wss://…' is told for WebSockets alone. @default the one bound */
   advertise?: string;
   security?: Security;
   deviceMaps?: Readonly<Record<string, Readonly<Record<string, string>>>>;
@@ -91,4 +93,16 @@ export function checkRpcOptions(options: RpcOptions, what: string): void {
   checkOptions(options.deviceMaps, `${what}: deviceMaps`);
   checkMethods(options.logger, LOGGER_METHODS, 'logger', 'an object such as console');
   if (typeof options.store !== 'string') checkMethods(options.store, STORE_METHODS, 'store', 'an address or a store');
+}
+
+/** A host alone, or an address for WebSockets. */
+const ADVERTISED = /^(?:wss?:\/\/\S+|[^\s:/@?#[\]]+|(?=.*:.*:)[\da-fA-F:.]+(?:%\w+)?)$/;
+
+/** Refuses what peers could not dial, before they are told it. @throws RpcError 'invalid-argument'. */
+export function checkAdvertised(advertise: unknown): void {
+  if (advertise === undefined || (typeof advertise === 'string' && ADVERTISED.test(advertise))) return;
+  throw invalidArgument(
+    `advertise is ${show(advertise)}: give the name or the address of a host, without a port, since peers are told the one that ` +
+      `is listened on; or for WebSockets an address such as 'wss://example.com/backwire'`,
+  );
 }

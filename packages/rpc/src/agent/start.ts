@@ -29,7 +29,7 @@ import { runAtRoot } from '@backwire/tensor/internal';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import type { Security } from '../base/options.ts';
-import { checkRpcOptions, type RpcOptions } from './rpc-options.ts';
+import { checkAdvertised, checkRpcOptions, type RpcOptions } from './rpc-options.ts';
 import { prefixStore } from '../stores/prefix.ts';
 import type { Lease, OpenStoreOptions, Store } from '../stores/store.ts';
 import type { Knock } from '../transports/knock.ts';
@@ -110,6 +110,7 @@ function withEnvironment(options: RpcOptions, env: Surroundings['env']): RpcOpti
   const said = (name: string): string | undefined => (env[name] === '' ? undefined : env[name]);
   const bind = options.bind ?? said('BACKWIRE_BIND');
   const advertise = options.advertise ?? said('BACKWIRE_ADVERTISE');
+  checkAdvertised(advertise);
   const membership = options.membership ?? (said('BACKWIRE_MEMBERSHIP') as RpcOptions['membership']);
   return {
     ...options,

@@ -1885,8 +1885,8 @@ async function listen(options, onConnection) {
 	}, onConnection);
 	return listenerAt(endpointOf("tcp", server, host, options.advertise), options.signal, () => void server.close());
 }
-function endpointOf(scheme, server, host, advertise = reachable(host)) {
-	return \`\${scheme}://\${hostText(advertise)}:\${server.address().port}\`;
+function endpointOf(scheme, server, host, advertise) {
+	return \`\${scheme}://\${hostText(advertise === void 0 || advertise.includes("://") ? reachable(host) : advertise)}:\${server.address().port}\`;
 }
 async function dial$1(endpoint, options = {}) {
 	const { host, port } = parseHostPort(endpoint, "tcp");

@@ -20,9 +20,10 @@ async function listen(options: ListenOptions, onConnection: (connection: Connect
   return listenerAt(endpointOf('tcp', server, host, options.advertise), options.signal, () => void server.close());
 }
 
-/** What others dial to reach a server that is bound to `host`. */
-export function endpointOf(scheme: string, server: Server, host: string, advertise = reachable(host)): string {
-  return `${scheme}://${hostText(advertise)}:${(server.address() as AddressInfo).port}`;
+/** What others dial to reach a server that is bound to `host`. What is advertised with a scheme is for WebSockets. */
+export function endpointOf(scheme: string, server: Server, host: string, advertise?: string): string {
+  const told = advertise === undefined || advertise.includes('://') ? reachable(host) : advertise;
+  return `${scheme}://${hostText(told)}:${(server.address() as AddressInfo).port}`;
 }
 
 async function dial(endpoint: string, options: DialOptions = {}): Promise<Connection> {

@@ -120,6 +120,24 @@ const transports: [string, () => Transport][] = [
   ...(cmaTransport().isViable() ? [['cma', cmaTransport] as [string, () => Transport]] : []),
 ];
 
+test.each([
+  ['tcp', tcpTransport()],
+  ['tls', tlsTransport(psk)],
+])(
+  '%s tells a host that is advertised, and its own where the address is one for WebSockets',
+  async (name, transport) => {
+    for (const [advertise, host] of [
+      ['localhost', 'localhost'],
+      ['::1', '[::1]'],
+      ['wss://example.com/backwire', '127.0.0.1'],
+    ]) {
+      const listener = await transport.listen({ advertise }, () => undefined);
+      cleanups.push(() => listener.close());
+      expect(listener.endpoint.replace(/\d+$/, '')).toBe(`${name}://${host}:`);
+    }
+  },
+);
+
 describe.each(transports)('%s', (name, make) => {
   test('its endpoints carry its name', async () => {
     const { listener, dialled, accepted } = await pair(make());
