@@ -2,7 +2,7 @@
 import { accessSync, constants as fsConstants } from 'node:fs';
 import { constants } from 'node:os';
 import { attempt, type AttemptOutcome } from './attempt.ts';
-import { optionNames, unknownOption } from '@backwire/rpc/internal';
+import { optionNames, show, unknownOption } from '@backwire/rpc/internal';
 import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { openLocalGroup, type GroupRound } from './group-store.ts';
 import { HostGroup } from './host-group.ts';
@@ -42,7 +42,7 @@ export interface LaunchResult {
  * ```
  */
 export async function launch(options: LaunchOptions): Promise<LaunchResult> {
-  checkNames(options);
+  checkGiven(options);
   const settings = launchSettings(options);
   const command = programCommand(options.program, options.args ?? [], {
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
@@ -66,8 +66,24 @@ const OPTIONS = optionNames<LaunchOptions>()(
   'redirects tee logDir stdout stderr signals signal native execArgv cwd onGroup onStart',
 );
 
-/** Programs without types may misspell an option. */
-function checkNames(options: unknown): void {
+/** Options that are one of a few words, */
+const WORDS = {
+  membership: ['static', 'dynamic'],
+  rendezvous: ['hosted', 'etcd', 'redis'],
+} as const satisfies { readonly [K in keyof LaunchOptions]?: readonly LaunchOptions[K][] };
+/** and those that are any text. */
+const TEXTS = [
+  'rendezvousStore',
+  'localAddr',
+  'masterAddr',
+  'runId',
+  'role',
+  'logDir',
+  'cwd',
+] as const satisfies (keyof LaunchOptions)[];
+
+/** Programs without types may misspell an option, or a word that it takes. */
+function checkGiven(options: unknown): void {
   if (typeof options !== 'object' || options === null)
     throw new UsageError("launch() needs options: at least { program: 'worker.ts' }");
   const wrong = unknownOption(options, OPTIONS, 'launch()');
@@ -77,6 +93,15 @@ function checkNames(options: unknown): void {
     throw new UsageError(
       `launch() needs the path of a program: launch({ program: 'worker.ts' }), got ${String(program)}`,
     );
+  const given = options as Readonly<Record<string, unknown>>;
+  for (const [name, words] of Object.entries(WORDS))
+    if (given[name] !== undefined && !words.some((word) => word === given[name]))
+      throw new UsageError(
+        `${name} has to be ${words.map((word) => `'${word}'`).join(' or ')}, got ${show(given[name])}`,
+      );
+  for (const name of TEXTS)
+    if (given[name] !== undefined && typeof given[name] !== 'string')
+      throw new UsageError(`${name} has to be a text, got ${show(given[name])}`);
 }
 
 /** Better known before anything runs than after the first line. */

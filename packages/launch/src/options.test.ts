@@ -32,12 +32,6 @@ describe('launch()', () => {
       ['SIGSTOP', "signals: no process can handle 'SIGSTOP'"],
     ])
       await expect(launch({ program: worker, signals: [name as never] })).rejects.toThrow(why);
-    await expect(launch({ program: worker, membership: 'foo' as never })).rejects.toThrow(
-      "membership is one of 'static', 'dynamic', got the string 'foo'",
-    );
-    await expect(launch({ program: worker, rendezvous: 'c10d' as never })).rejects.toThrow(
-      "rendezvous is one of 'hosted', 'etcd', 'redis', got the string 'c10d'",
-    );
     for (const [rendezvous, rendezvousStore, why] of [
       ['redis', 'etcd://:hunter2@a', "the rendezvous store 'etcd://a' is no address redis://… or rediss://…"],
       ['etcd', 'etcds://a:99999', "the rendezvous store 'etcds://a:99999' is no address etcd://… or etcds://…"],
@@ -55,6 +49,20 @@ describe('launch()', () => {
     vi.stubEnv('BACKWIRE_STORE_WS', String(port));
     await expect(launch({ program: worker })).rejects.toThrow(`port ${port} on 127.0.0.1 is already in use`);
     holder.close();
+  });
+
+  it.each([
+    [{ membership: 'dynmic' }, "membership has to be 'static' or 'dynamic', got 'dynmic'"],
+    [{ rendezvous: 'c10d' }, "rendezvous has to be 'hosted' or 'etcd' or 'redis', got 'c10d'"],
+    [{ rendezvousStore: 5 }, 'rendezvousStore has to be a text, got 5'],
+    [{ masterAddr: 5 }, 'masterAddr has to be a text, got 5'],
+    [{ localAddr: null }, 'localAddr has to be a text, got null'],
+    [{ runId: 7n }, 'runId has to be a text, got 7'],
+    [{ role: {} }, 'role has to be a text, got an object of class Object'],
+    [{ logDir: ['logs'], tee: 3 }, 'logDir has to be a text, got a list'],
+    [{ cwd: new URL('file:///tmp') }, 'cwd has to be a text, got an object of class URL'],
+  ])('refuses what is no word or text of an option: %o', async (given, why) => {
+    await expect(launch({ program: worker, ...(given as object) })).rejects.toThrow(why);
   });
 
   it('waits for workers as long as it is told, for ever too', async () => {

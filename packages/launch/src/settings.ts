@@ -10,9 +10,6 @@ import type { StreamsOf } from './output-spec.ts';
 import { placeOf } from './rendezvous-address.ts';
 import type { StartedWorker } from './worker-process.ts';
 
-const MEMBERSHIPS = ['static', 'dynamic'] as const;
-const BACKENDS = ['hosted', 'etcd', 'redis'] as const;
-
 export const DEFAULT_SIGNALS: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'];
 
 /** Options with their defaults filled in. Times are milliseconds. */
@@ -72,7 +69,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
   const nodeRank = options.nodeRank === undefined ? undefined : whole('nodeRank', options.nodeRank, 0, nodes - 1);
   const minNodes = whole('minNodes', options.minNodes ?? nodes, 1, nodes);
   const several = nodes > 1;
-  const backend = oneOf('rendezvous', BACKENDS, options.rendezvous ?? 'hosted');
+  const backend = options.rendezvous ?? 'hosted';
   const { rendezvousStore } = options;
   const place = rendezvousStore === undefined ? options : placeOf(backend, rendezvousStore);
   const masterPort = whole('masterPort', place.masterPort ?? 0, 0, 65_535);
@@ -89,7 +86,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     program: options.program,
     nodes,
     minNodes,
-    membership: oneOf('membership', MEMBERSHIPS, options.membership ?? 'static'),
+    membership: options.membership ?? 'static',
     backend,
     rendezvousStore,
     nodeRank,
@@ -158,11 +155,6 @@ export function handledSignal(name: string, signal: string): NodeJS.Signals {
   if (!Object.hasOwn(constants.signals, signal)) throw new UsageError(`${name}: there is no signal '${signal}'`);
   if (signal === 'SIGKILL' || signal === 'SIGSTOP') throw new UsageError(`${name}: no process can handle '${signal}'`);
   return signal as NodeJS.Signals;
-}
-
-function oneOf<T extends string>(name: string, all: readonly T[], value: T): T {
-  if (all.includes(value)) return value;
-  throw new UsageError(`${name} is one of ${all.map((one) => `'${one}'`).join(', ')}, got ${shown(value)}`);
 }
 
 function whole(name: string, value: number, least: number, most: number): number {
