@@ -31,6 +31,11 @@ const tensors = rpcFunction('streams/tensors', async function* (sizes: number[])
     yield x;
   }
 });
+const slowly = rpcFunction('streams/slowly', async function* () {
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  yield 1;
+  yield 2;
+});
 const stalls = rpcFunction('streams/stalls', async function* (name: string) {
   yield 1;
   const { signal } = callContext();
@@ -102,6 +107,13 @@ describe('streams', () => {
     expect((await stream.next()).value).toBe(2);
     await expect(stream.next()).rejects.toThrow(RangeError);
     expect((await stream.next()).done).toBe(true);
+  });
+
+  it.each([2 ** 31, 2 ** 40, Infinity])('is waited for as long as %d ms, which no timer can be set for', async (ms) => {
+    const stream = from0(() => rpcStream('w1', slowly, [], { idleTimeoutMs: ms, timeoutMs: ms }));
+    const items: number[] = [];
+    for await (const item of stream) items.push(item);
+    expect(items).toEqual([1, 2]);
   });
 
   it('give up when no item comes for too long, or all of it takes too long', async () => {

@@ -1,6 +1,6 @@
 /** @file Waiting for something local under the same bounds as a call: a time limit and a signal. */
 import { RpcError } from '@backwire/rpc';
-import { checkSignal, unwatchAbort, watchAbort } from '@backwire/rpc/internal';
+import { checkSignal, MAX_TIMER_MS, unwatchAbort, watchAbort } from '@backwire/rpc/internal';
 
 /** `promise`, or a rejection once `timeoutMs` (0 = no limit) have passed or `signal` aborts. Leaves no timer and no listener behind. */
 export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
@@ -24,11 +24,14 @@ export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: Abor
     }
     if (signal !== undefined) watchAbort(signal, abort);
     if (timeoutMs > 0) {
-      timer = setTimeout(() => {
-        end();
-        const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
-        reject(new RpcError('deadline-exceeded', text, { executed: 'maybe' }));
-      }, timeoutMs);
+      timer = setTimeout(
+        () => {
+          end();
+          const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
+          reject(new RpcError('deadline-exceeded', text, { executed: 'maybe' }));
+        },
+        Math.min(timeoutMs, MAX_TIMER_MS),
+      );
     }
     promise.then(
       (value) => {

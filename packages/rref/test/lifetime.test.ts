@@ -38,6 +38,22 @@ async function collected(condition: () => boolean): Promise<void> {
 /** Of a use of a handle that is no more. */
 const deleted = (message: string | RegExp) => errorMatching(RpcError, { code: 'rref-released', message });
 
+it.each([2 ** 31, 2 ** 40, Infinity])('a handle is waited for as long as %d ms, which no timer can be set for', (ms) =>
+  withGroup(2, async (agents) => {
+    await agent(agents, 0).run(async () => {
+      const rref = remote('w1', later, [7, 50]);
+      await rref.confirmed({ timeoutMs: ms });
+      expect(await rref.toHere({ timeoutMs: ms })).toBe(7);
+      const own = remote('w0', later, [8, 50]);
+      expect(await own.localValue({ timeoutMs: ms })).toBe(8);
+      rref.dispose();
+      own.dispose();
+    });
+    // A drain that gave up at once would say that references leak.
+    await Promise.all(agents.map((one) => one.shutdown({ timeoutMs: ms, onLeak: 'throw' })));
+  }),
+);
+
 describe('dispose', () => {
   it('lets the owner forget the value; twice is once; later uses say so', () =>
     withGroup(2, async (agents) => {

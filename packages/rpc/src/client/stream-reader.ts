@@ -2,6 +2,7 @@
 import { ASYNC_DISPOSE, runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 import type { OpenCalls } from './open-calls.ts';
 import type { PendingCall, StreamAnswer } from './pending-call.ts';
 
@@ -220,15 +221,18 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
   private armIdle(): void {
     if (this.idleMs === 0 || this.idle !== undefined) return;
     this.idle = runAtRoot(() =>
-      setTimeout(() => {
-        const id = this.call?.id;
-        if (id === undefined || this.over) return;
-        const text = `no item of the stream came for ${this.idleMs} ms`;
-        this.calls.cancel(
-          id,
-          (executed) => new RpcError('deadline-exceeded', text, { executed, peer: this.call?.peer.worker }),
-        );
-      }, this.idleMs),
+      setTimeout(
+        () => {
+          const id = this.call?.id;
+          if (id === undefined || this.over) return;
+          const text = `no item of the stream came for ${this.idleMs} ms`;
+          this.calls.cancel(
+            id,
+            (executed) => new RpcError('deadline-exceeded', text, { executed, peer: this.call?.peer.worker }),
+          );
+        },
+        Math.min(this.idleMs, MAX_TIMER_MS),
+      ),
     );
   }
 }
