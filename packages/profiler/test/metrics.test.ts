@@ -98,6 +98,13 @@ describe('metrics', () => {
     await expect(fetch(server.url)).rejects.toThrow();
   });
 
+  it.each(['', null, 5, ['127.0.0.1']])('are not served where no address is meant: %o', async (host) => {
+    const [first] = await pair();
+    await expect(serveMetrics({ agent: first, port: 0, host: host as string })).rejects.toThrow(
+      /^serveMetrics\(\): host is the name or address to listen on, got .+ \[invalid-argument\]$/,
+    );
+  });
+
   it('survive clients that hang', async () => {
     const [first] = await pair();
     const server = await serveMetrics({ agent: first, port: 0 });

@@ -1,7 +1,14 @@
 /** @file The metrics of an agent: as text, and over HTTP for Prometheus. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
-import { optionNames, refuseUnknown, type AgentMetrics, type Observers, invalidArgument } from '@backwire/rpc/internal';
+import {
+  invalidArgument,
+  optionNames,
+  refuseUnknown,
+  show,
+  type AgentMetrics,
+  type Observers,
+} from '@backwire/rpc/internal';
 import { ASYNC_DISPOSE } from '@backwire/tensor/internal';
 import { CallHistograms } from './call-histograms.ts';
 import { PROMETHEUS_TYPE, prometheusText } from './prometheus.ts';
@@ -72,6 +79,9 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
   const { port = 9464, host = '127.0.0.1', agent = currentAgent() } = options;
   if (!Number.isInteger(port) || port < 0 || port > 65_535)
     throw invalidArgument(`serveMetrics(): port is a whole number from 0 to 65535, got ${String(port)}`);
+  // No name at all is every address of this machine, to Node.
+  if (typeof host !== 'string' || host === '')
+    throw invalidArgument(`serveMetrics(): host is the name or address to listen on, got ${show(host)}`);
   const http = globalThis.process?.getBuiltinModule?.('node:http');
   if (http === undefined) throw new RpcError('failed-precondition', 'there is no HTTP server here; use metricsText()');
   measureCalls(agent);
