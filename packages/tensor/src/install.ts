@@ -30,6 +30,7 @@ import { arrangingBodies } from './arranging-bodies.ts';
 import { castSparse, negSparse } from './ops/sparse/arithmetic.ts';
 import * as coo from './ops/sparse/coo.ts';
 import { addSparseInPlace, divSparseInPlace, mulSparseInPlace } from './ops/sparse/inplace.ts';
+import { textOf } from './printing.ts';
 import { setViewRefresh, Tensor } from './tensor.ts';
 
 /** The body of a method: the tensor it is called on comes first. */
@@ -116,6 +117,13 @@ Object.defineProperty(Tensor.prototype, 'isCoalesced', {
   },
   configurable: true,
 });
+
+for (const name of ['toString', Symbol.for('nodejs.util.inspect.custom')]) {
+  const value = function (this: Tensor): string {
+    return textOf(this);
+  };
+  Object.defineProperty(Tensor.prototype, name, { value, writable: true, configurable: true });
+}
 
 for (const [name, rule] of Object.entries(derivativeTable)) derivatives.set(name, rule);
 setAccumulate(accumulateGrad);

@@ -312,6 +312,8 @@ export class Tensor<D extends DType = DType> {
 export interface Tensor<D extends DType = DType> extends TensorMethods<D, Tensor<D>, Tensor> {
   to<E extends DType>(dtype: E): Tensor<E>;
   to(device: Device): Tensor<D>;
+  /** The elements in columns, of many those at the edges, and what is not the default; so `console.log` shows it, too. */
+  toString(): string;
   /** As to('float32'), and so on. */
   float(): Tensor<'float32'>;
   double(): Tensor<'float64'>;

@@ -1,6 +1,7 @@
 /** @file Modules that are a function of their input, and of settings that are given when they are made. */
 import type { Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
+import { SETTINGS, type Settings } from './printing.ts';
 
 /** Settings, in the order in which the function behind the module takes them. */
 export abstract class Setting<A extends readonly unknown[]> extends Module {
@@ -8,6 +9,10 @@ export abstract class Setting<A extends readonly unknown[]> extends Module {
   constructor(...given: A) {
     super();
     this.given = given;
+  }
+
+  override [SETTINGS](): Settings {
+    return this.given.map((value) => ['', value]);
   }
 }
 

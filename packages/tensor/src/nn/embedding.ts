@@ -13,6 +13,7 @@ import { noGrad } from '../autograd/record.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
+import { SETTINGS, type Settings } from './printing.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 
 /** What `Embedding` is made with. */
@@ -69,6 +70,10 @@ export class Embedding extends Module {
     this.weight = normalParameter([count, dim]);
     this.options = options;
     if (this.padding !== -1) noGrad(() => this.weight.select(0, this.padding).zero_());
+  }
+
+  override [SETTINGS](): Settings {
+    return [['', this.options]];
   }
 
   /** A table of given rows [count, dim]; with `freeze` (the default) they are not trained. */

@@ -7,6 +7,7 @@ import { Parameter, Tensor } from '../tensor.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { hooksOf, type PostHook, type PreHook } from './forward-hooks.ts';
+import { moduleText, SETTINGS, type Settings } from './printing.ts';
 
 const LOAD_OPTIONS: ReadonlySet<string> = new Set(['strict']);
 
@@ -288,6 +289,29 @@ export abstract class Module {
     return () => void after.delete(own);
   }
 
+  /** The class, the shapes of parameters and buffers, settings, and what is inside; so `console.log` shows it, too. */
+  toString(): string {
+    const name = this.constructor.name;
+    const text = unlessOpen(this, printing, () =>
+      moduleText({
+        name,
+        tensors: [...this.parameterEntries(), ...this.held],
+        settings: this[SETTINGS](),
+        children: this.moduleEntries().map(([at, child]): [string, string] => [at, child.toString()]),
+      }),
+    );
+    return text ?? `${name}(…)`;
+  }
+
+  /** What else is shown of it: its fields. @internal */
+  [SETTINGS](): Settings {
+    return Object.entries(this).filter(([field]) => field !== 'training');
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+
   private fields(): [string, unknown][] {
     const fields: [string, unknown][] = [];
     for (const [name, value] of Object.entries(this) as [string, unknown][]) {
@@ -299,8 +323,8 @@ export abstract class Module {
   }
 }
 
-/** Modules whose parameters are being listed, whose state is being collected, whose mode is being set, which are being visited. */
-const [listing, saving] = [new Set<Module>(), new Set<Module>()];
+/** Modules whose parameters are being listed, whose state is being collected, whose mode is being set, which are being visited, printed. */
+const [listing, saving, printing] = [new Set<Module>(), new Set<Module>(), new Set<Module>()];
 const [switching, visiting] = [new Set<Module>(), new Set<Module>()];
 
 /** Runs `visit`, unless a visit of the same module is under way: modules may point back at those that contain them. */

@@ -6,6 +6,7 @@ import { instanceNorm, rmsNorm } from '../ops/normalisation.ts';
 import { rpcName } from '../named.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
+import { SETTINGS, type Settings } from './printing.ts';
 import { checkOptionNames } from '../option-names.ts';
 
 const LAYER_OPTIONS: ReadonlySet<string> = new Set(['eps', 'elementwiseAffine', 'bias']);
@@ -123,6 +124,10 @@ abstract class ChannelNorm extends Module {
 
   /** How many dimensions an input may have. */
   protected abstract readonly ranks: readonly number[];
+
+  override [SETTINGS](): Settings {
+    return super[SETTINGS]().filter(([field]) => field !== 'ranks');
+  }
 
   protected check(x: Tensor): void {
     if (this.ranks.includes(x.rank)) return;

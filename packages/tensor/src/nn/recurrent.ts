@@ -15,6 +15,7 @@ import { Tensor, type Parameter } from '../tensor.ts';
 import { CellParameters, CELLS, prepare, type Cell, type CellKind, type CellWeights } from './cells.ts';
 import { layerBackend, layerEvent, recurrentLayer, type Plain, type Results } from './recurrent-layer.ts';
 import { Module } from './module.ts';
+import { SETTINGS, type Settings } from './printing.ts';
 import { PackedSequence } from './packed.ts';
 
 /** What `RNN`, `LSTM` and `GRU` are made with. */
@@ -175,6 +176,11 @@ abstract class Recurrent extends Module {
       const below = i < this.directions ? inputSize : hiddenSize * this.directions;
       return new CellParameters(this.cell, below, hiddenSize, bias);
     });
+  }
+
+  override [SETTINGS](): Settings {
+    const { batchFirst, dropout, layerCount: numLayers, directions } = this;
+    return [['', { numLayers, batchFirst, dropout, bidirectional: directions === 2 }]];
   }
 
   /** The path of each parameter is PyTorch's: 'weight_ih_l0', 'weight_ih_l0_reverse'. */
