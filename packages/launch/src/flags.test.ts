@@ -109,6 +109,12 @@ describe('launchOptions', () => {
     [['--rdzv-backend', 'etcd-v2'], "flag --rdzv-backend: 'etcd-v2' is not supported"],
     [['--rdzv-id', '../up'], "flag --rdzv-id: '../up' may have letters"],
     [['--tee', '4'], "flag --tee: '4' is neither"],
+    [
+      ['--nproc-per-node', '2', '-r', '0:1,2:3'],
+      'flag --redirects: no worker here has the local rank 2; they have 0 to 1',
+    ],
+    [['--tee', '1:3'], 'flag --tee: no worker here has the local rank 1; they have 0 to 0'],
+    [['--local-ranks-filter', '0,7'], 'flag --local-ranks-filter: no worker here has the local rank 7'],
     [['-r', '0:1,x'], "flag --redirects: '0:1,x' is neither"],
     [['--signals-to-handle', 'SIGNOPE'], "there is no signal 'SIGNOPE'"],
     [['--signals-to-handle', 'SIGTERM,SIGKILL'], "flag --signals-to-handle: no process can handle 'SIGKILL'"],

@@ -72,14 +72,14 @@ export function announce(
 
 /** @throws LaunchError when the port is taken. */
 export async function openLocalGroup(options: LaunchSettings, restarts: number): Promise<LocalGroup> {
-  const { masterAddr: host, masterPort, secret, freshSecret, processes } = options;
+  const { masterAddr: host, masterPort, localAddr, secret, freshSecret, processes } = options;
   const server = await serve(host, masterPort, options);
   const kept = secret !== undefined && freshSecret ? keepSecret(secret, server.port) : NOT_KEPT;
   const forget = announce(options, addressOf(server), kept.path);
   return {
     host,
     port: server.port,
-    env: { ...HOSTED, ...NOT_ANOTHER },
+    env: { ...HOSTED, ...NOT_ANOTHER, ...(localAddr === undefined ? {} : { BACKWIRE_BIND: localAddr }) },
     nodeRank: 0,
     nodes: 1,
     firstRank: 0,

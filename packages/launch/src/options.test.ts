@@ -92,6 +92,12 @@ describe('launch()', () => {
     );
   });
 
+  it('has workers listen at the address that it is told, on one host too', async () => {
+    const program = join(folder, 'bind.mjs');
+    writeFileSync(program, 'process.exit(process.env.BACKWIRE_BIND === "127.0.0.2" ? 0 : 1);');
+    expect((await launch({ program, localAddr: '127.0.0.2' })).ok).toBe(true);
+  });
+
   it('leads workers in another folder to the file of the secret', async () => {
     writeFileSync(join(folder, 'secret'), 'a secret of a launch', { mode: 0o600 });
     writeFileSync(

@@ -12,9 +12,9 @@ export type StreamsOf = (localRank: number) => Streams;
 
 /**
  * Reads '0' (none), '1' (stdout), '2' (stderr), '3' (both) for all workers, or 'RANK:N,...' for some of them.
- * @throws UsageError naming the flag and the text.
+ * @throws UsageError naming the flag and the text, or a rank that none of `processes` workers has.
  */
-export function parseStreams(flag: string, text: string): StreamsOf {
+export function parseStreams(flag: string, text: string, processes: number): StreamsOf {
   if (!text.includes(':')) {
     const all = digit(flag, text, text);
     return () => all;
@@ -23,9 +23,15 @@ export function parseStreams(flag: string, text: string): StreamsOf {
   for (const part of text.split(',')) {
     const match = /^(\d+):(\d)$/.exec(part.trim());
     if (match === null) throw new UsageError(`flag --${flag}: '${text}' is neither 0, 1, 2, 3 nor RANK:N,...`);
-    byRank.set(Number(match[1]), digit(flag, match[2] ?? '', text));
+    byRank.set(localRank(flag, Number(match[1]), processes), digit(flag, match[2] ?? '', text));
   }
   return (localRank) => byRank.get(localRank) ?? NONE;
+}
+
+/** @throws UsageError for one that no worker of this launcher has. */
+export function localRank(flag: string, rank: number, processes: number): number {
+  if (rank < processes) return rank;
+  throw new UsageError(`flag --${flag}: no worker here has the local rank ${rank}; they have 0 to ${processes - 1}`);
 }
 
 const NONE: Streams = { stdout: false, stderr: false };

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { UsageError } from './errors.ts';
 import type { ParsedFlags } from './flags.ts';
 import type { LaunchOptions } from './options.ts';
-import { parseStreams } from './output-spec.ts';
+import { localRank, parseStreams } from './output-spec.ts';
 import type { Scheduler } from './scheduler-environment.ts';
 import { bareAddress, DEFAULT_SIGNALS, handledSignal } from './settings.ts';
 
@@ -19,15 +19,16 @@ const DEFAULT_RENDEZVOUS_PORT = 29_400;
 export function launchOptions(flags: ParsedFlags, scheduler?: Scheduler): LaunchOptions {
   const { values, program, args } = flags;
   if (program === undefined) throw new UsageError('which program? usage: backwire run [flags] program.ts [args]');
+  const processes = processesOf(values);
   const options: LaunchOptions = {
     program,
     args,
-    processes: processesOf(values),
+    processes,
     maxRestarts: wholeFlag(values, 'max-restarts', 0),
     signals: signals(values.get('signals-to-handle')),
     native: values.get('no-node') === 'true',
     ...where(values, scheduler),
-    ...output(values),
+    ...output(values, processes),
   };
   const role = values.get('role');
   if (role !== undefined) options.role = role;
@@ -117,18 +118,19 @@ function rendezvousConf(conf: string | undefined): Partial<LaunchOptions> {
   return found;
 }
 
-function output(values: ReadonlyMap<string, string>): Partial<LaunchOptions> {
+function output(values: ReadonlyMap<string, string>, processes: number): Partial<LaunchOptions> {
   const options: Partial<LaunchOptions> = {};
   const redirects = values.get('redirects');
   const tee = values.get('tee');
-  if (redirects !== undefined) options.redirects = parseStreams('redirects', redirects);
-  if (tee !== undefined) options.tee = parseStreams('tee', tee);
+  if (redirects !== undefined) options.redirects = parseStreams('redirects', redirects, processes);
+  if (tee !== undefined) options.tee = parseStreams('tee', tee, processes);
   const logDir = values.get('log-dir');
   if (logDir !== undefined) options.logDir = logDir;
   else if (redirects !== undefined || tee !== undefined) options.logDir = mkdtempSync(join(tmpdir(), 'backwire-logs-'));
   const filter = values.get('local-ranks-filter');
   if (filter !== undefined && filter !== '') {
-    const ranks = new Set(filter.split(',').map((text) => wholeNumber('local-ranks-filter', text.trim())));
+    const flag = 'local-ranks-filter';
+    const ranks = new Set(filter.split(',').map((text) => localRank(flag, wholeNumber(flag, text.trim()), processes)));
     options.shown = (localRank) => ranks.has(localRank);
   }
   return options;

@@ -1,5 +1,5 @@
 /** @file What a profile consists of. */
-import { optionNames } from '@backwire/rpc/internal';
+import { optionNames, refuseUnknown, show } from '@backwire/rpc/internal';
 
 /** One thing that took time. */
 export interface ProfileEvent {
@@ -39,7 +39,15 @@ export interface ProfileOptions {
   profileMemory?: boolean;
 }
 
-export const PROFILE_OPTIONS = optionNames<ProfileOptions>()('recordShapes profileMemory');
+const PROFILE_OPTIONS = optionNames<ProfileOptions>()('recordShapes profileMemory');
+
+/** @throws RpcError 'invalid-argument' for an option that there is none of, TypeError for one that is neither true nor false. */
+export function checkProfileOptions(options: ProfileOptions, what: string): void {
+  refuseUnknown(options, PROFILE_OPTIONS, what);
+  for (const [name, value] of Object.entries(options) as [string, unknown][])
+    if (value !== undefined && typeof value !== 'boolean')
+      throw new TypeError(`${name} of ${what} is true or false, got ${show(value)}`);
+}
 
 /** The events as the public sees them: without those that only the trace draws. */
 export function publicEvents(events: readonly RecordedEvent[]): ProfileEvent[] {

@@ -28,6 +28,7 @@ import {
 import { rpcAsync, RpcError, rpcSync } from '@backwire/rpc';
 import { double, names, slow, useGroups } from '../test/group.ts';
 import { profile, recordFunction, type ChromeTrace } from './index.ts';
+import { ServerProfiler } from './server-profiler.ts';
 
 const { group, on } = useGroups('profile');
 
@@ -147,6 +148,13 @@ describe('profile', () => {
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }
+  });
+
+  it('keeps more only where that is asked for in so many words', async () => {
+    for (const options of [{ recordShapes: 'yes' }, { profileMemory: 1 }, { recordShapes: null }])
+      await expect(profile(() => 1, options as never)).rejects.toThrow(/of profile\(\) is true or false, got/);
+    expect((await profile(() => 1, { recordShapes: false })).value).toBe(1);
+    expect(() => new ServerProfiler({ recordShapes: 1 as never })).toThrow('recordShapes of ServerProfiler is true or');
   });
 
   it('of nothing says that it runs a function', async () => {

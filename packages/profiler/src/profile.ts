@@ -2,7 +2,7 @@
 import { memory } from '@backwire/tensor';
 import { runWith } from '@backwire/tensor/internal';
 import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
-import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
+import { checkProfileOptions, type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
 import { RpcError, type RpcAgent } from '@backwire/rpc';
 import { checkFunction, refuseUnknown } from '@backwire/rpc/internal';
 import { agentHere, groupNames } from './identity.ts';
@@ -44,7 +44,7 @@ export async function profile<T>(
   options: ProfileOptions = {},
 ): Promise<{ value: T; profile: Profile }> {
   checkFunction(fn, 'profile()');
-  refuseUnknown(options, PROFILE_OPTIONS, 'profile()');
+  checkProfileOptions(options, 'profile()');
   const outer = currentScope();
   const recorder = newRecorder(agentHere(), options);
   const names = groupNames();

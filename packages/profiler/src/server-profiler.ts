@@ -1,8 +1,14 @@
 /** @file A profiler of everything a worker does for others, switched on and off from anywhere in the group. */
 import { rpcName } from '@backwire/tensor';
 import { callContext, currentAgent, rpcClass, RpcError, type RpcAgent } from '@backwire/rpc';
-import { attempt, refuseUnknown } from '@backwire/rpc/internal';
-import { PROFILE_OPTIONS, type ProfileEvent, type ProfileOptions, publicEvents, type RecordedEvent } from './events.ts';
+import { attempt } from '@backwire/rpc/internal';
+import {
+  checkProfileOptions,
+  type ProfileEvent,
+  type ProfileOptions,
+  publicEvents,
+  type RecordedEvent,
+} from './events.ts';
 import { MAX_EVENTS } from './limits.ts';
 import { Summary, type SummaryOptions, type TableOptions } from './summary.ts';
 
@@ -77,7 +83,7 @@ export class ServerProfiler {
   private readonly recording: Recording;
 
   constructor(options: ProfileOptions = {}) {
-    refuseUnknown(options, PROFILE_OPTIONS, 'ServerProfiler');
+    checkProfileOptions(options, 'ServerProfiler');
     this.options = { recordShapes: options.recordShapes === true, profileMemory: options.profileMemory === true };
     this.recording = new Recording(this.options);
   }
