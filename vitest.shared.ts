@@ -33,6 +33,7 @@ export function shared(root: string, overrides: NonNullable<ViteUserConfig['test
     test: {
       name: basename(root),
       include: ['{src,test}/**/*.test.ts'],
+      setupFiles: [resolve(import.meta.dirname, 'packages/testing/src/vitest-setup.ts')],
       pool: 'forks',
       maxWorkers: 2,
       testTimeout: 30_000,

@@ -1,5 +1,6 @@
 /** @file The end of a session in good order: every handle is given back, and every fork of what is owned here comes home. */
 import type { Logger } from '@backwire/rpc';
+import { MAX_TIMER_MS } from '@backwire/rpc/internal';
 import { MAX_DRAIN_MS } from './limits.ts';
 import type { MemberDirectory } from './members.ts';
 import type { MemberKey } from './protocol/ids.ts';
@@ -50,7 +51,8 @@ export async function drain(session: DrainHost, deadlineMs: number): Promise<voi
     expired = true;
     changes.notify();
   };
-  const timer = setTimeout(expire, deadlineMs > 0 ? deadlineMs * SHARE_OF_DEADLINE : MAX_DRAIN_MS);
+  const longestMs = deadlineMs > 0 ? deadlineMs * SHARE_OF_DEADLINE : MAX_DRAIN_MS;
+  const timer = setTimeout(expire, Math.min(longestMs, MAX_TIMER_MS));
   const looks = setInterval(() => changes.notify(), LOOK_MS);
   const until = async (condition: () => boolean, otherwise: string): Promise<void> => {
     while (!condition() && !expired && !session.closed) await changes.next();

@@ -368,7 +368,7 @@ function settleDial(remote, { timeoutMs = DEFAULT_DIAL_TIMEOUT_MS, signal }, sta
 		const onAbort = () => fail(cancelled(remote, signal));
 		const letGo = start((value) => settle(false, () => resolve(value)), fail);
 		const late = \`\${remote} did not answer in \${Math.ceil(timeoutMs)} ms\`;
-		const timer = setTimeout(() => fail(new RpcError("deadline-exceeded", late)), timeoutMs);
+		const timer = setTimeout(() => fail(new RpcError("deadline-exceeded", late)), Math.min(timeoutMs, MAX_TIMER_MS));
 		signal?.addEventListener("abort", onAbort, { once: true });
 	});
 }

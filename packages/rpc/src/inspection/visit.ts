@@ -1,5 +1,6 @@
 /** @file A connection to one agent that asks and never joins. */
 import { RpcError } from '../base/errors.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 import type { View } from '../protocol/membership.ts';
 import { authenticate } from '../connect/authenticate.ts';
 import { workerIn } from '../security/certificate.ts';
@@ -83,10 +84,13 @@ export class Visit {
     let timer: NodeJS.Timeout | undefined;
     try {
       return await new Promise<Reply>((resolve, reject) => {
-        timer = setTimeout(() => {
-          reject(new RpcError('deadline-exceeded', `no answer within ${this.timeoutMs} ms`));
-          this.close();
-        }, this.timeoutMs);
+        timer = setTimeout(
+          () => {
+            reject(new RpcError('deadline-exceeded', `no answer within ${this.timeoutMs} ms`));
+            this.close();
+          },
+          Math.min(this.timeoutMs, MAX_TIMER_MS),
+        );
         this.waiting.push({ resolve, reject });
         sendJson(this.connection, question);
       });

@@ -1,5 +1,6 @@
 /** @file A client of torch's TCPStore: all its operations, byte for byte. Under torchrun workers find each other through it. */
 import { RpcError } from '../base/errors.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 import { SocketConnection } from '../transports/socket.ts';
 import { tcpTransport } from '../transports/tcp.ts';
 import type { Connection } from '../transports/transport.ts';
@@ -85,7 +86,7 @@ export class TorchClient {
       cancelled = true;
       this.connection.write([Uint8Array.of(TorchOp.CANCEL_WAIT)]);
     };
-    const timer = timeoutMs === undefined ? undefined : setTimeout(cancel, timeoutMs);
+    const timer = timeoutMs === undefined ? undefined : setTimeout(cancel, Math.min(timeoutMs, MAX_TIMER_MS));
     const read = function* (first: number): Generator<number, boolean, Uint8Array> {
       // The end of the wait and its cancellation may have crossed: then both are answered.
       if (cancelled && first === STOP_WAITING) yield 1;

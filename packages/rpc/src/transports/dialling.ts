@@ -1,5 +1,6 @@
 /** @file Addresses of transports and the words of dials that were given up. Runs in browsers too. */
 import { invalidArgument, RpcError } from '../base/errors.ts';
+import { MAX_TIMER_MS } from '../base/platform.ts';
 import { DEFAULT_DIAL_TIMEOUT_MS, type DialOptions } from './transport.ts';
 
 /**
@@ -26,7 +27,7 @@ export function settleDial<T>(
     const onAbort = (): void => fail(cancelled(remote, signal as AbortSignal));
     const letGo = start((value) => settle(false, () => resolve(value)), fail);
     const late = `${remote} did not answer in ${Math.ceil(timeoutMs)} ms`;
-    const timer = setTimeout(() => fail(new RpcError('deadline-exceeded', late)), timeoutMs);
+    const timer = setTimeout(() => fail(new RpcError('deadline-exceeded', late)), Math.min(timeoutMs, MAX_TIMER_MS));
     signal?.addEventListener('abort', onAbort, { once: true });
   });
 }

@@ -109,7 +109,7 @@ export class ThreadPool {
     const thread = this.thread(workerId);
     const late = (): void =>
       this.fail(new DataLoaderWorkerError(`DataLoader timed out: worker ${workerId} gave no batch within ${timeoutMs} ms`, { workerId })); // prettier-ignore
-    const timer = timeoutMs > 0 ? setTimeout(late, timeoutMs) : undefined;
+    const timer = timeoutMs > 0 ? setTimeout(late, Math.min(timeoutMs, 2 ** 31 - 1)) : undefined;
     thread.hold(true);
     try {
       return await answer;

@@ -1,7 +1,7 @@
 /** @file torch's gathering of one object of each worker: everybody tells the one with the smallest name, which tells everybody. */
 import { RpcError, type CallOptions } from '@backwire/rpc';
 import type { CallCollectives } from '@backwire/rpc/internal';
-import { withoutSlot } from '@backwire/rpc/internal';
+import { MAX_TIMER_MS, withoutSlot } from '@backwire/rpc/internal';
 import type { Names } from './names.ts';
 
 const GATHER = 'torch.distributed.rpc.api._gather_to_leader';
@@ -174,7 +174,7 @@ function bounded(
   { timeoutMs = 0, signal }: CallOptions,
   missing: () => string,
 ): Promise<ReadonlyMap<string, unknown>> {
-  if (timeoutMs > 0 && timeoutMs !== Infinity) {
+  if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS) {
     const timer = setTimeout(() => {
       const text = `a collective did not end within ${timeoutMs} ms: ${missing()}`;
       meeting.reject(new RpcError('deadline-exceeded', text, { executed: 'maybe' }));
