@@ -301,7 +301,8 @@ describe('RemoteModule', () => {
           return true;
         }
       });
-      expect(names.filter((name) => !refused.includes(name)).toSorted()).toEqual(['eval', 'train']);
+      expect(names.filter((name) => !refused.includes(name)).toSorted()).toEqual(['eval', 'toString', 'train']);
+      expect(String(real)).toBe("RemoteModule('w1/cpu')");
       for (const name of ['parameters', 'namedParameters'])
         expect(() => module[name]!()).toThrow(notSupported(name, ' Please use ``remoteParameters`` instead.'));
       // No hook was taken, and nothing there has changed.

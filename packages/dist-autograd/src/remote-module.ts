@@ -147,6 +147,10 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     return this;
   }
 
+  override toString(): string {
+    return `RemoteModule('${this.remoteDevice}')`;
+  }
+
   override parameters(): never {
     throw this.#unsupported('parameters', 'Please use ``remoteParameters`` instead.');
   }

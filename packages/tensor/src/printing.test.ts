@@ -95,6 +95,11 @@ describe('a tensor is printed', () => {
   });
 });
 
+it('what methods are found in is printed, too', () => {
+  const { prototype } = Object.getPrototypeOf(zeros([1])).constructor as { prototype: object };
+  expect([prototype, nn.Linear.prototype, nn.Module.prototype].map(String)).toEqual(['[object Object]', 'Linear()', 'Module()']); // prettier-ignore
+});
+
 describe('a module is printed', () => {
   it('with the shapes of its tensors, its settings and what is inside', () => {
     class Net extends nn.Module {

@@ -25,6 +25,8 @@ interface Format {
 
 /** The text of a tensor. Never throws: what has no elements to show, since it is disposed or far away, is named. */
 export function textOf(t: Tensor): string {
+  // Of the class, and not of a tensor.
+  if (!Object.hasOwn(t, 'shape')) return Object.prototype.toString.call(t);
   if (t.disposed) return `Tensor(disposed, shape: [${t.shape.join(', ')}], dtype: '${t.dtype}')`;
   const text = untracked(() => noGrad(() => (t.sparse === undefined ? strided(t) : sparse(t))));
   return t instanceof Parameter ? `Parameter containing:\n${text}` : text;

@@ -295,7 +295,7 @@ export abstract class Module {
     const text = unlessOpen(this, printing, () =>
       moduleText({
         name,
-        tensors: [...this.parameterEntries(), ...this.held],
+        tensors: [...this.parameterEntries(), ...(Object.hasOwn(this, 'held') ? this.held : [])],
         settings: this[SETTINGS](),
         children: this.moduleEntries().map(([at, child]): [string, string] => [at, child.toString()]),
       }),
