@@ -2,7 +2,7 @@
 import { accessSync, constants as fsConstants } from 'node:fs';
 import { constants } from 'node:os';
 import { attempt, type AttemptOutcome } from './attempt.ts';
-import { optionNames, show, unknownOption } from '@backwire/rpc/internal';
+import { optionNames, show, unknownOption, withoutPassword } from '@backwire/rpc/internal';
 import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { openLocalGroup, type GroupRound } from './group-store.ts';
 import { HostGroup } from './host-group.ts';
@@ -97,7 +97,7 @@ function checkGiven(options: unknown): void {
   for (const [name, words] of Object.entries(WORDS))
     if (given[name] !== undefined && !words.some((word) => word === given[name]))
       throw new UsageError(
-        `${name} has to be ${words.map((word) => `'${word}'`).join(' or ')}, got ${show(given[name])}`,
+        `${name} has to be ${words.map((word) => `'${word}'`).join(' or ')}, got ${withoutPassword(show(given[name]))}`,
       );
   for (const name of TEXTS)
     if (given[name] !== undefined && typeof given[name] !== 'string')

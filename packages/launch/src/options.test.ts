@@ -35,6 +35,8 @@ describe('launch()', () => {
     for (const [rendezvous, rendezvousStore, why] of [
       ['redis', 'etcd://:hunter2@a', "the rendezvous store 'etcd://a' is no address redis://… or rediss://…"],
       ['etcd', 'etcds://a:99999', "the rendezvous store 'etcds://a:99999' is no address etcd://… or etcds://…"],
+      ['redis', 'redis://ann:12345/hunter2@a:6379', "the rendezvous store 'redis://a:6379' is no address redis://… or rediss://…; in"], // prettier-ignore
+      ['redis', 'ann:hunter2@a', "the rendezvous store 'a' is no address"],
       ['hosted', 'redis://:hunter2@a', "the rendezvous store 'redis://a' is for rendezvous 'etcd' or 'redis'"],
     ] as const)
       await expect(launch({ program: worker, rendezvous, rendezvousStore })).rejects.toThrow(why);
@@ -53,6 +55,7 @@ describe('launch()', () => {
 
   it.each([
     [{ membership: 'dynmic' }, "membership has to be 'static' or 'dynamic', got 'dynmic'"],
+    [{ rendezvous: 'rediss://u:hunter2@h:1' }, "rendezvous has to be 'hosted' or 'etcd' or 'redis', got "],
     [{ rendezvous: 'c10d' }, "rendezvous has to be 'hosted' or 'etcd' or 'redis', got 'c10d'"],
     [{ rendezvousStore: 5 }, 'rendezvousStore has to be a text, got 5'],
     [{ masterAddr: 5 }, 'masterAddr has to be a text, got 5'],
@@ -62,7 +65,9 @@ describe('launch()', () => {
     [{ logDir: ['logs'], tee: 3 }, 'logDir has to be a text, got a list'],
     [{ cwd: new URL('file:///tmp') }, 'cwd has to be a text, got an object of class URL'],
   ])('refuses what is no word or text of an option: %o', async (given, why) => {
-    await expect(launch({ program: worker, ...(given as object) })).rejects.toThrow(why);
+    const refused = launch({ program: worker, ...(given as object) });
+    await expect(refused).rejects.toThrow(why);
+    await expect(refused).rejects.not.toThrow('hunter2');
   });
 
   it('waits for workers as long as it is told, for ever too', async () => {

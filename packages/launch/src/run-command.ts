@@ -2,6 +2,7 @@
 import { availableParallelism, tmpdir } from 'node:os';
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
+import { withoutPassword } from '@backwire/rpc/internal';
 import { UsageError } from './errors.ts';
 import type { ParsedFlags } from './flags.ts';
 import type { LaunchOptions } from './options.ts';
@@ -59,7 +60,9 @@ function where(values: ReadonlyMap<string, string>, scheduler: Scheduler | undef
   const name = values.get('rdzv-backend') ?? 'static';
   const backend = BACKENDS.get(name);
   if (backend === undefined)
-    throw new UsageError(`flag --rdzv-backend: '${name}' is not supported; use ${[...BACKENDS.keys()].join(', ')}`);
+    throw new UsageError(
+      `flag --rdzv-backend: '${withoutPassword(name)}' is not supported; use ${[...BACKENDS.keys()].join(', ')}`,
+    );
   if (least !== most && name === 'static')
     throw new UsageError(`flag --nnodes: ${least} to ${most} hosts need --rdzv-backend c10d, etcd or redis`);
   const given = values.has('node-rank') ? wholeFlag(values, 'node-rank', 0) : scheduler?.nodeRank;

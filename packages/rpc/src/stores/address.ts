@@ -49,7 +49,7 @@ function unescape(text: string, address: string): string {
   }
 }
 
-/** An address of a store as it may be shown: without the name and the password of a user. */
+/** An address of a store as it may be shown: without the name and the password of a user, be it well-formed or not. */
 export function withoutPassword(address: string): string {
-  return address.replace(/\/\/.*@/, '//');
+  return address.replace(/^(\w+:\/\/)?.*@/s, '$1');
 }
