@@ -150,6 +150,11 @@ describe('profile', () => {
     }
   });
 
+  it('has nothing of what is printed', async () => {
+    const t = rand([50, 50], { requiresGrad: true });
+    expect((await profile(() => String(t).length > 100)).profile.events()).toEqual([]);
+  });
+
   it('keeps more only where that is asked for in so many words', async () => {
     for (const options of [{ recordShapes: 'yes' }, { profileMemory: 1 }, { recordShapes: null }])
       await expect(profile(() => 1, options as never)).rejects.toThrow(/of profile\(\) is true or false, got/);

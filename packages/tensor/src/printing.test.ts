@@ -101,6 +101,29 @@ it('what methods are found in is printed, too', () => {
 });
 
 describe('a module is printed', () => {
+  it('without what has no end, also where a field throws, and as its class lists it, as it is saved', () => {
+    class Odd extends nn.Module {
+      readonly long = Array.from({ length: 1000 }, (_, i) => i);
+      readonly text = 'x'.repeat(1000);
+      readonly parts: nn.Module[] = [new nn.ReLU()];
+      override namedChildren(): [string, nn.Module][] {
+        return this.parts.map((part, i) => [`part${i}`, part]);
+      }
+    }
+    expect(String(new Odd())).toBe(`Odd(\n  text: '${'x'.repeat(40)}…'\n  (part0): ReLU()\n)`);
+    const listed = new Odd();
+    listed.parts.push(new nn.Linear(1, 1));
+    expect([...listed.stateDict().keys()]).toEqual(['part1.weight', 'part1.bias']);
+    const broken = new Odd();
+    Object.defineProperty(broken, 'field', {
+      enumerable: true,
+      get: () => {
+        throw new Error('not to be looked at');
+      },
+    });
+    expect(String(broken)).toBe('Odd(…)');
+  });
+
   it('with the shapes of its tensors, its settings and what is inside', () => {
     class Net extends nn.Module {
       readonly layers = new nn.Sequential(

@@ -1,5 +1,5 @@
 /** @file What a tensor is printed as: its elements as PyTorch lays them out (torch/_tensor_str.py), and the options that would make it. */
-import { noGrad } from './autograd/record.ts';
+import { runWith } from './ambient.ts';
 import { imag, real } from './ops/complex-parts.ts';
 import { concat } from './ops/join.ts';
 import { untracked } from './scope.ts';
@@ -28,7 +28,9 @@ export function textOf(t: Tensor): string {
   // Of the class, and not of a tensor.
   if (!Object.hasOwn(t, 'shape')) return Object.prototype.toString.call(t);
   if (t.disposed) return `Tensor(disposed, shape: [${t.shape.join(', ')}], dtype: '${t.dtype}')`;
-  const text = untracked(() => noGrad(() => (t.sparse === undefined ? strided(t) : sparse(t))));
+  // Nothing of it is part of a graph or of a profile.
+  const show = (): string => (t.sparse === undefined ? strided(t) : sparse(t));
+  const text = untracked(() => runWith({ gradMode: false, profile: undefined }, show));
   return t instanceof Parameter ? `Parameter containing:\n${text}` : text;
 }
 
@@ -64,9 +66,9 @@ function optionsOf(t: Tensor, elements = true): string[] {
 
 function elementsText(t: Tensor): string {
   if (t.size === 0) return '[]';
-  const summarised = t.size > MOST_ELEMENTS;
-  const edges = summarised ? edgesOf(t) : t.detach();
+  let edges = t.detach();
   try {
+    if (t.size > MOST_ELEMENTS) edges = edgesOf(edges);
     const columns = elementsOf(edges).map((values) => ({ values, format: formatOf(values, isFloating(t)) }));
     // A comma and a space behind each; behind an imaginary part its letter.
     const width = columns.reduce((sum, { format }) => sum + format.width, columns.length + 1);
@@ -96,10 +98,10 @@ function flat(t: Tensor): Element[] {
   return ([t.toArray()] as unknown[]).flat(Infinity) as Element[];
 }
 
-/** The first and the last few along every long dimension. The caller releases it. */
-function edgesOf(t: Tensor): Tensor {
-  let edges = t.detach();
-  for (const [dim, size] of t.shape.entries()) {
+/** The first and the last few along every long dimension, in place of what is given, which is released. */
+function edgesOf(whole: Tensor): Tensor {
+  let edges = whole;
+  for (const [dim, size] of whole.shape.entries()) {
     if (size <= 2 * EDGE) continue;
     const ends = [edges.narrow(dim, 0, EDGE), edges.narrow(dim, size - EDGE, EDGE)];
     const both = concat(ends, dim);
@@ -142,6 +144,7 @@ function floatFormat(values: readonly number[]): Format['of'] {
 /** Rounded to PRECISION digits; halves to the even one, as C does, where JavaScript rounds them up. */
 function evenly(size: number, how: 'toFixed' | 'toExponential'): string {
   const up = size[how](PRECISION);
+  if (!/5(?:e|$)/.test(size[how](PRECISION + 1))) return up;
   const [, kept = '', rest = '', exponent = ''] = /^(\d+\.\d{4})(\d*)(e.*)?$/.exec(size[how](80)) ?? [];
   return /^50*$/.test(rest) && /[02468]$/.test(kept) ? kept + exponent : up;
 }

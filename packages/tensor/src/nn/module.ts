@@ -98,6 +98,17 @@ export abstract class Module {
     return this.fields().flatMap(([name, value]) => (value instanceof Module ? [[name, value]] : []));
   }
 
+  // A class of a program's may list what is in it in a way of its own.
+  private ownParameters(): [string, Parameter][] {
+    return this.namedParameters === Module.prototype.namedParameters
+      ? this.parameterEntries()
+      : this.namedParameters(false);
+  }
+
+  private ownModules(): [string, Module][] {
+    return this.namedChildren === Module.prototype.namedChildren ? this.moduleEntries() : this.namedChildren();
+  }
+
   /** Sets the mode of this module and all inside. */
   train(mode = true): this {
     this.training = mode;
@@ -125,9 +136,9 @@ export abstract class Module {
 
   private collectState(): Map<string, Tensor> {
     const state = new Map<string, Tensor>();
-    for (const [name, parameter] of this.parameterEntries()) state.set(name, parameter);
+    for (const [name, parameter] of this.ownParameters()) state.set(name, parameter);
     for (const [name, buffer] of this.held) state.set(name, buffer);
-    for (const [prefix, child] of this.moduleEntries()) {
+    for (const [prefix, child] of this.ownModules()) {
       for (const [name, tensor] of child.stateDict()) state.set(`${prefix}.${name}`, tensor);
     }
     return state;
@@ -292,15 +303,20 @@ export abstract class Module {
   /** The class, the shapes of parameters and buffers, settings, and what is inside; so `console.log` shows it, too. */
   toString(): string {
     const name = this.constructor.name;
-    const text = unlessOpen(this, printing, () =>
-      moduleText({
-        name,
-        tensors: [...this.parameterEntries(), ...(Object.hasOwn(this, 'held') ? this.held : [])],
-        settings: this[SETTINGS](),
-        children: this.moduleEntries().map(([at, child]): [string, string] => [at, child.toString()]),
-      }),
-    );
-    return text ?? `${name}(…)`;
+    try {
+      const text = unlessOpen(this, printing, () =>
+        moduleText({
+          name,
+          tensors: [...this.ownParameters(), ...(Object.hasOwn(this, 'held') ? this.held : [])],
+          settings: this[SETTINGS](),
+          children: this.ownModules().map(([at, child]): [string, string] => [at, child.toString()]),
+        }),
+      );
+      return text ?? `${name}(…)`;
+    } catch {
+      // A field of a program's that throws when it is looked at.
+      return `${name}(…)`;
+    }
   }
 
   /** What else is shown of it: its fields. @internal */

@@ -1,6 +1,11 @@
 /** @file What a module is printed as: its class, its tensors with their shapes, its settings, and the modules inside. */
 import type { Tensor } from '../tensor.ts';
 
+/** Longer lists are passed over, */
+const MOST_NUMBERS = 8;
+/** and of longer texts only the beginning is shown. */
+const MOST_CHARACTERS = 40;
+
 /** The method of modules that says what their settings are. Programs may name a field of theirs as they like. */
 export const SETTINGS = Symbol('settings');
 
@@ -37,10 +42,12 @@ function isPlain(value: unknown): value is object {
 }
 
 function isSetting(value: unknown): boolean {
-  if (Array.isArray(value)) return value.length > 0 && value.every((one) => typeof one === 'number');
+  if (Array.isArray(value))
+    return value.length > 0 && value.length <= MOST_NUMBERS && value.every((one) => typeof one === 'number');
   return typeof value === 'number' || typeof value === 'string' || typeof value === 'boolean';
 }
 
 function settingText(value: unknown): string {
+  if (typeof value === 'string' && value.length > MOST_CHARACTERS) return `'${value.slice(0, MOST_CHARACTERS)}…'`;
   return typeof value === 'string' ? `'${value}'` : Array.isArray(value) ? `[${value.join(', ')}]` : String(value);
 }
