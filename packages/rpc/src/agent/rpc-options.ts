@@ -96,7 +96,7 @@ export function checkRpcOptions(options: RpcOptions, what: string): void {
 }
 
 /** A host alone, or an address for WebSockets. */
-const ADVERTISED = /^(?:wss?:\/\/\S+|[^\s:/@?#[\]]+|(?=.*:.*:)[\da-fA-F:.]+(?:%\w+)?)$/;
+const ADVERTISED = /^(?:wss?:\/\/\S+|[^\s:/@?#[\]]+|(?=.*:.*:)[\da-fA-F:.]+(?:%[\w.-]+)?)$/;
 
 /** Refuses what peers could not dial, before they are told it. @throws RpcError 'invalid-argument'. */
 export function checkAdvertised(advertise: unknown): void {

@@ -176,7 +176,7 @@ export class OpenCalls {
     const { receiver, sender } = call.peer;
     const incomplete = call.hasBodies && sender.dropBodies(call.seq);
     sender.sendId(FrameKind.CANCEL, call.id, why);
-    receiver.giveUpAnswers(call.id);
+    if (call.answering || call.mode === 'stream') receiver.giveUpAnswers(call.id);
     return incomplete ? 'no' : 'maybe';
   }
 

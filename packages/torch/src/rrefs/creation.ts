@@ -120,10 +120,16 @@ export class Creations {
     const id = torchId(entry);
     const target = { rref: { member: entry.member, local: entry.local }, owned };
     const handle = this.port.adopt(target, typeOf(request.callee));
-    this.send(request, { rref: id, fork: id }, (failed) => {
+    const over = (failed?: Failed): void => {
       if (failed !== undefined) owned.reject(failed.error);
       this.port.worker.createOwnDone(entry);
-    });
+    };
+    try {
+      this.send(request, { rref: id, fork: id }, over);
+    } catch (error) {
+      handle.dispose();
+      throw error;
+    }
     return handle;
   }
 
