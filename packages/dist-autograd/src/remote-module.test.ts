@@ -426,6 +426,8 @@ const PRIVATE = [
   'findParameters',
   'listParameters',
   'parameterEntries',
+  'ownParameters',
+  'ownModules',
   'listChildren',
   'moduleEntries',
   'collectState',

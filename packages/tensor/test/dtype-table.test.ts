@@ -349,6 +349,7 @@ const NO_OPERATIONS = new Set([
     'backward',
     'registerHook',
     'retainGrad',
+    'toString',
     'grad',
     'gradcheck',
     'runBackward',
