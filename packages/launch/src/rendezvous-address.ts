@@ -1,6 +1,6 @@
 /** @file The address of an etcd or a Redis in which launchers meet, where host and port do not say it all. */
-import { UsageError } from './errors.ts';
 import { withoutPassword } from '@backwire/rpc/internal';
+import { UsageError } from './errors.ts';
 
 /** What an address may begin with. */
 const SCHEMES = { hosted: [], etcd: ['etcd', 'etcds'], redis: ['redis', 'rediss'] } as const;

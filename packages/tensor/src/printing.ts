@@ -8,6 +8,8 @@ import { Parameter, type Tensor } from './tensor.ts';
 
 /** Digits behind the point. */
 const PRECISION = 4;
+/** A number with those digits, and the ones that are rounded away. */
+const EXACT = new RegExp(`^(\\d+\\.\\d{${PRECISION}})(\\d*)(e.*)?$`);
 /** Of more elements than this only those at the edges are shown, */
 const MOST_ELEMENTS = 1000;
 /** this many at each end of a dimension. */
@@ -145,7 +147,7 @@ function floatFormat(values: readonly number[]): Format['of'] {
 function evenly(size: number, how: 'toFixed' | 'toExponential'): string {
   const up = size[how](PRECISION);
   if (!/5(?:e|$)/.test(size[how](PRECISION + 1))) return up;
-  const [, kept = '', rest = '', exponent = ''] = /^(\d+\.\d{4})(\d*)(e.*)?$/.exec(size[how](80)) ?? [];
+  const [, kept = '', rest = '', exponent = ''] = EXACT.exec(size[how](80)) ?? [];
   return /^50*$/.test(rest) && /[02468]$/.test(kept) ? kept + exponent : up;
 }
 

@@ -8,6 +8,9 @@ import { limits } from '../limits.ts';
 import type { Packed } from './packing.ts';
 import { IN_LOADER_THREAD, unpackError, type LoaderThreadData, type LoaderThreadPlan, type Order, type Report, type Wanted } from './worker-messages.ts'; // prettier-ignore
 
+/** The longest time that a timer can be set for. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** A thread of a `DataLoader` failed: its data set threw (`cause` is the error, with its stack in the thread), it ended, or it took too long. */
 export class DataLoaderWorkerError extends TensorError {
   override readonly name = 'DataLoaderWorkerError';
@@ -109,7 +112,7 @@ export class ThreadPool {
     const thread = this.thread(workerId);
     const late = (): void =>
       this.fail(new DataLoaderWorkerError(`DataLoader timed out: worker ${workerId} gave no batch within ${timeoutMs} ms`, { workerId })); // prettier-ignore
-    const timer = timeoutMs > 0 ? setTimeout(late, Math.min(timeoutMs, 2 ** 31 - 1)) : undefined;
+    const timer = timeoutMs > 0 ? setTimeout(late, Math.min(timeoutMs, MAX_TIMER_MS)) : undefined;
     thread.hold(true);
     try {
       return await answer;
