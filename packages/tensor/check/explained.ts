@@ -315,6 +315,17 @@ export const EXPLANATIONS: readonly Explanation[] = [
       someStatement(program, (line) => line.op === 'nn.RNN' && line.ts.includes("'relu'")),
   },
   {
+    name: 'tanh of sums that overflow',
+    reason:
+      'tanh of a sum whose parts exceed the largest number is 1 or -1 by the order of its parts, in the kernels of wasm and in BLAS libraries',
+    holds: ({ backend, difference, program }) =>
+      onHeap(backend) &&
+      /^(value|gradient)$/.test(difference.kind) &&
+      /exactly -?\d/.test(difference.ours) &&
+      someInput(program, (line) => isExtreme(line)) &&
+      someStatement(program, (line) => /\bTanh\(/.test(line.ts)),
+  },
+  {
     name: 'sums in single precision',
     reason:
       'the kernels of wasm, and some BLAS libraries, add up products one after the other in single precision: of hundreds of terms, a few units more than the blocks of PyTorch',

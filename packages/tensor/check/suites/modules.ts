@@ -179,8 +179,14 @@ const layers: readonly Layer[] = [
     name: 'EmbeddingBag',
     draw: (draw) => {
       const flat = draw.random.chance(0.5);
-      const options: Record<string, Arg> = { mode: draw.random.pick(['sum', 'mean']), sparse: draw.random.chance(0.4) };
-      const more = flat ? [draw.index([2], ([i]) => (i === 0 ? 0 : draw.random.int(0, 4)))] : [];
+      const mode = draw.random.pick(['sum', 'mean', 'max']);
+      const options: Record<string, Arg> = { mode, sparse: mode !== 'max' && draw.random.chance(0.4) };
+      if (draw.random.chance(0.3)) options['paddingIdx'] = draw.random.int(-5, 5);
+      // Where ids are left behind the last offset, PyTorch puts them into the last bag or leaves them out, by its other options.
+      const closed = flat && draw.random.chance(0.3);
+      if (closed) options['includeLastOffset'] = true;
+      const startOf = ([i]: readonly number[]): number => (i === 0 ? 0 : i === 2 ? 4 : draw.random.int(0, 4));
+      const more = flat ? [draw.index([closed ? 3 : 2], startOf)] : [];
       return {
         ts: 'new nn.EmbeddingBag($0, $1, $2)',
         py: 'nn.EmbeddingBag($0, $1, **$2)',

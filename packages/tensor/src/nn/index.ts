@@ -18,7 +18,8 @@ export {
   type ConvLayerOptions,
   type ConvTransposeOptions,
 } from './conv.ts';
-export { Embedding, EmbeddingBag, type EmbeddingOptions } from './embedding.ts';
+export { Embedding, type EmbeddingOptions } from './embedding.ts';
+export { EmbeddingBag, type EmbeddingBagOptions } from './embedding-bag.ts';
 export { Dropout } from './dropout.ts';
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
 export { Upsample, UpsamplingBilinear2d, UpsamplingNearest2d } from './upsample.ts';

@@ -373,8 +373,8 @@ describe('names that are none', () => {
     expect(() => new nn.GELU({ approximate: 'foo' as 'tanh' }).forward(ones([1]))).toThrow(
       "approximate argument must be either none or tanh, got 'foo'",
     );
-    expect(() => new nn.EmbeddingBag(3, 2, { mode: 'max' as 'sum' })).toThrow(
-      "nn.EmbeddingBag: mode has to be one of sum or mean, but got 'max'",
+    expect(() => new nn.EmbeddingBag(3, 2, { mode: 'most' as 'max' })).toThrow(
+      "nn.EmbeddingBag: mode has to be one of sum, mean or max, but got 'most'",
     );
   });
 });
