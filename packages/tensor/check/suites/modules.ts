@@ -59,10 +59,11 @@ const LSTM_FORMS: readonly Form[] = [
 
 /** What is made with which further option. */
 const RECURRENT = [
-  ['LSTM', ''],
-  ['GRU', ''],
-  ['RNN', ''],
-  ['RNN', "nonlinearity: 'relu'"],
+  ['LSTM', '', ''],
+  ['LSTM', ', projSize: 2', ', proj_size=2'],
+  ['GRU', '', ''],
+  ['RNN', '', ''],
+  ['RNN', ", nonlinearity: 'relu'", ", nonlinearity='relu'"],
 ] as const;
 
 const layers: readonly Layer[] = [
@@ -196,15 +197,15 @@ const layers: readonly Layer[] = [
       };
     },
   },
-  ...RECURRENT.map(([name, more]) => ({
+  ...RECURRENT.map(([name, ts, py]) => ({
     name,
     draw: (draw: Draw) => {
       const { random } = draw;
       const [input, hidden] = [random.pick([2, 1, 40]), random.pick([3, 1, 32, 32])];
       const given = [input, hidden, random.int(1, 3), random.chance(0.8), random.chance(0.2)];
       return {
-        ts: `new nn.${name}($0, $1, { layers: $2, bias: $3, bidirectional: $4${more === '' ? '' : `, ${more}`} })`,
-        py: `nn.${name}($0, $1, num_layers=$2, bias=$3, bidirectional=$4${more === '' ? '' : `, ${more.replace(': ', '=')}`})`,
+        ts: `new nn.${name}($0, $1, { layers: $2, bias: $3, bidirectional: $4${ts} })`,
+        py: `nn.${name}($0, $1, num_layers=$2, bias=$3, bidirectional=$4${py})`,
         args: given,
         input: () => draw.tensor([random.int(1, 4), random.pick([1, 1, 2, 0, 5]), input]),
         forms: name === 'LSTM' ? LSTM_FORMS : ONE_STATE_FORMS,

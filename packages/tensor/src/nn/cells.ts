@@ -17,6 +17,8 @@ export interface CellWeights {
   readonly weight_hh: Tensor;
   readonly bias_ih: Tensor | null;
   readonly bias_hh: Tensor | null;
+  /** What makes h of what an LSTM's gates let out, where that is projected. */
+  readonly weight_hr: Tensor | null;
 }
 
 /** One kind of step. */
@@ -46,13 +48,14 @@ const lstm: Cell = {
   gates: PARTS.lstm.gates,
   states: PARTS.lstm.states,
   addsBiases: true,
-  step: (x, [h, c], { weight_hh, bias_hh }) => {
-    const gate = gateOf(x.add(linear(h as Tensor, weight_hh, bias_hh)), (h as Tensor).shape[1] as number);
+  step: (x, [h, c], { weight_hh, bias_hh, weight_hr }) => {
+    const gate = gateOf(x.add(linear(h as Tensor, weight_hh, bias_hh)), (c as Tensor).shape[1] as number);
     const cell = gate(1)
       .sigmoid()
       .mul(c as Tensor)
       .add(gate(0).sigmoid().mul(gate(2).tanh()));
-    return [gate(3).sigmoid().mul(cell.tanh()), cell];
+    const out = gate(3).sigmoid().mul(cell.tanh());
+    return [weight_hr === null ? out : linear(out, weight_hr), cell];
   },
 };
 
@@ -104,15 +107,18 @@ export class CellParameters extends Module implements CellWeights {
   readonly weight_hh: Parameter;
   readonly bias_ih: Parameter | null;
   readonly bias_hh: Parameter | null;
+  readonly weight_hr: Parameter | null;
 
-  constructor({ gates }: Cell, inputSize: number, hiddenSize: number, bias: boolean) {
+  /** @param projSize what h is projected to; 0 for none */
+  constructor({ gates }: Cell, inputSize: number, hiddenSize: number, bias: boolean, projSize = 0) {
     super();
     const bound = hiddenSize > 0 ? 1 / Math.sqrt(hiddenSize) : 0;
     const rows = gates * hiddenSize;
     this.weight_ih = uniformParameter([rows, inputSize], bound);
-    this.weight_hh = uniformParameter([rows, hiddenSize], bound);
+    this.weight_hh = uniformParameter([rows, projSize || hiddenSize], bound);
     this.bias_ih = bias ? uniformParameter([rows], bound) : null;
     this.bias_hh = bias ? uniformParameter([rows], bound) : null;
+    this.weight_hr = projSize > 0 ? uniformParameter([projSize, hiddenSize], bound) : null;
   }
 }
 

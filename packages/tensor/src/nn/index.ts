@@ -24,7 +24,7 @@ export { Dropout } from './dropout.ts';
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
 export { Upsample, UpsamplingBilinear2d, UpsamplingNearest2d } from './upsample.ts';
 export { Linear } from './linear.ts';
-export { GRU, LSTM, RNN, type RecurrentOptions } from './recurrent.ts';
+export { GRU, LSTM, RNN, type LSTMOptions, type RecurrentOptions } from './recurrent.ts';
 export { GRUCell, LSTMCell, RNNCell, type CellOptions } from './cells.ts';
 export { MultiheadAttention, type AttentionCall, type AttentionOptions } from './attention.ts';
 export {
