@@ -16,7 +16,13 @@ export interface Walk {
 }
 
 /** The sequences in `x`, [elements, in]: outputs [elements, hidden], and the state each ends with. */
-export function walk(x: Tensor, start: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
+export function walk(
+  x: Tensor,
+  start: readonly Tensor[],
+  given: CellWeights,
+  cell: Cell,
+  way: Walk,
+): [Tensor, Tensor[]] {
   const weights = cell.addsBiases ? withOneBias(given) : given;
   return stepByStep(prepare(x, weights), start, weights, cell, way);
 }
@@ -87,7 +93,13 @@ export const layerOf = underAutocast<typeof walk>('aten::mkldnn_rnn_layer', (x, 
 });
 
 /** As one operation where the backend has it, for sequences of one length. */
-export function atOnce(x: Tensor, start: readonly Tensor[], given: CellWeights, cell: Cell, way: Walk): [Tensor, Tensor[]] {
+export function atOnce(
+  x: Tensor,
+  start: readonly Tensor[],
+  given: CellWeights,
+  cell: Cell,
+  way: Walk,
+): [Tensor, Tensor[]] {
   const [rows, hidden] = (start[0] as Tensor).shape as readonly [number, number];
   const size: LayerSize = { steps: way.sizes.length, rows, hidden, backwards: way.backwards };
   const { weight_ih, weight_hh, bias_ih, bias_hh } = given;
