@@ -30,7 +30,7 @@ interface Fn {
 }
 
 interface Optimizer {
-  readonly name: 'SGD' | 'Adam' | 'Adagrad' | 'RMSprop' | 'AdamW';
+  readonly name: 'SGD' | 'Adam' | 'Adagrad' | 'RMSprop' | 'AdamW' | 'RAdam';
   readonly options: Readonly<Record<string, number | boolean>>;
 }
 
@@ -66,6 +66,7 @@ const OPTIMIZERS: readonly Optimizer[] = [
   { name: 'Adam', options: { lr: 0.05, eps: 1e-3 } },
   { name: 'AdamW', options: { lr: 0.05, eps: 1e-3, weightDecay: 0.1 } },
   { name: 'RMSprop', options: { lr: 0.05, eps: 1e-3, momentum: 0.5 } },
+  { name: 'RAdam', options: { lr: 0.05, eps: 1e-3, weightDecay: 0.1 } },
 ];
 
 export function drawProgram(random: Random, seed: string, workers: number): Program {

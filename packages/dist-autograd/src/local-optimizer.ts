@@ -16,7 +16,9 @@ import { sessionOf } from './api.ts';
 
 /** Optimisers that take gradients as arguments; any other class reads them from its parameters. */
 const FUNCTIONAL: ReadonlySet<string> = new Set(
-  ['Adagrad', 'Adam', 'AdamW', 'SGD', 'Adadelta', 'RMSprop', 'Rprop', 'Adamax'].map((name) => `optim.${name}`),
+  ['Adagrad', 'Adam', 'AdamW', 'SGD', 'Adadelta', 'RMSprop', 'Rprop', 'Adamax', 'RAdam', 'SparseAdam'].map(
+    (name) => `optim.${name}`,
+  ),
 );
 
 /** Parameters with options of their own; those left out are the optimiser's. */

@@ -183,7 +183,7 @@ async function stepOf(
     return { before, there, here: weights.map(shown) };
   });
 }
-type OptimizerName = 'Adagrad' | 'Adam' | 'AdamW' | 'SGD' | 'Adadelta' | 'RMSprop' | 'Adamax' | 'Rprop';
+type OptimizerName = 'Adagrad' | 'Adam' | 'AdamW' | 'SGD' | 'Adadelta' | 'RMSprop' | 'Adamax' | 'RAdam' | 'Rprop';
 const ADADELTA = { rho: 0.95 };
 
 describe('a step of two modules on two workers', () => {
@@ -196,6 +196,7 @@ describe('a step of two modules on two workers', () => {
     ['Adadelta', ADADELTA],
     ['RMSprop', { lr: 0.05 }],
     ['Adamax', { lr: 0.05 }],
+    ['RAdam', { lr: 0.05, decoupledWeightDecay: true, weightDecay: 0.1 }],
     ['Rprop', { lr: 0.05 }],
   ];
   it('changes both weights as one process does, by every optimizer', async () => {
@@ -270,7 +271,7 @@ describe('DistributedOptimizer', () => {
     expect(ObjectSgd.seen).toEqual([0, 0, 0, 0]);
   });
 
-  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
+  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'RAdam', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
     'leaves parameters without a gradient alone: %s',
     (name) =>
       at(0, async () => {

@@ -386,7 +386,7 @@ def creation():
 
 OPTIMIZERS = {
     "SGD": {"lr": 0.1, "momentum": 0.9}, "Adam": {"lr": 0.1}, "AdamW": {"lr": 0.1}, "Adamax": {"lr": 0.1}, "Adagrad": {"lr": 0.1},
-    "Adadelta": {}, "RMSprop": {"lr": 0.1}, "Rprop": {"lr": 0.1},
+    "Adadelta": {}, "RMSprop": {"lr": 0.1}, "Rprop": {"lr": 0.1}, "RAdam": {"lr": 0.1}, "SparseAdam": {"lr": 0.1},
 }
 
 
@@ -396,7 +396,7 @@ def optimizers():
             p = p.clone().requires_grad_()
             opt = getattr(torch.optim, name)([p], **options)
             for _ in range(3):
-                p.grad = g.clone()
+                p.grad = g.to_sparse() if name == "SparseAdam" else g.clone()
                 opt.step()
             return p
 

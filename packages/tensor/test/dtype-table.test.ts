@@ -123,12 +123,16 @@ const special: Record<string, Run> = {
     return t.detach();
   },
 };
-for (const name of ['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const) {
+for (const name of [
+  ...(['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const),
+  ...(['RAdam', 'SparseAdam'] as const),
+]) {
   special[`optim:${name}`] = (start: Tensor, g: Tensor, ...options: object[]) => {
     const p = start.clone();
     p.requiresGrad = true;
     const opt = new optim[name]([p], last(options));
-    for (let i = 0; i < 3; i++) opt.step([g]);
+    const own = name === 'SparseAdam' ? g.toSparse() : g;
+    for (let i = 0; i < 3; i++) opt.step([own]);
     return p.detach();
   };
 }

@@ -65,6 +65,8 @@ const CLASSES: Readonly<Record<string, Options>> = {
   Adagrad: options({ ...lr, ...decay, lrDecay: [0.1, 0], initialAccumulatorValue: [0.5, 0], eps: [1e-6] }),
   Adadelta: options({ ...lr, ...decay, rho: [0.5, 0.95], eps: [1e-4] }),
   RMSprop: options({ ...lr, ...decay, alpha: [0.5, 0.9], eps: [1e-4], momentum: [0.9, 0.5], centered: [true] }),
+  RAdam: options({ ...moments, decoupledWeightDecay: [true] }),
+  SparseAdam: options({ lr: lr.lr, betas: moments.betas, eps: moments.eps }),
   Rprop: options({ ...lr, etas: [[0.3, 1.5]], stepSizes: [[1e-4, 1]] }),
 };
 
@@ -83,10 +85,10 @@ function between(draw: Draw, optimiser: Ref): void {
   if (random.chance(0.08)) draw.call('zeroGrad', '$0.zeroGrad()', '$0.zero_grad()', [optimiser], 'never');
 }
 
-function gradientFor(draw: Draw, shape: readonly number[], dtype: DType): Arg {
+function gradientFor(draw: Draw, shape: readonly number[], dtype: DType, sparseShare: number): Arg {
   const { random } = draw;
   if (random.chance(0.08)) return undefined;
-  if (random.chance(0.03) && shape.length > 0 && !shape.includes(0)) {
+  if (random.chance(sparseShare) && shape.length > 0 && !shape.includes(0)) {
     return draw.call('detach', '$0.detach()', '$0.detach()', [sparse(draw, [...shape], 1)], 'never');
   }
   return draw.leaf(shape, {
@@ -113,10 +115,17 @@ export const optimizerSuite: Suite = {
     const chosen = (CLASSES[name] as Options)(random);
     const args: Arg[] = [params.map(({ ref }) => ref), { options: chosen }];
     const make = (): Ref => draw.call(name, `new optim.${name}($0, $1)`, `optim.${name}($0, **$1)`, args, 'never');
+    const sparseShare = name === 'SparseAdam' ? 0.97 : 0.03;
     let optimiser = make();
     for (let i = random.int(2, 6); i > 0; i--) {
       for (const { ref, shape } of params) {
-        draw.call('grad', '!$0.grad = $1 ?? null', '!$0.grad = $1', [ref, gradientFor(draw, shape, dtype)], 'never');
+        draw.call(
+          'grad',
+          '!$0.grad = $1 ?? null',
+          '!$0.grad = $1',
+          [ref, gradientFor(draw, shape, dtype, sparseShare)],
+          'never',
+        );
       }
       draw.call(name, '$0.step()', '$0.step()', [optimiser], 'step');
       between(draw, optimiser);

@@ -35,7 +35,7 @@ export class Embedding extends Module {
   /** The row that has no gradient; -1 where all have. */
   private readonly padding: number;
 
-  /** With `sparse` the gradient of `weight` is a sparse tensor of the rows that were read; SGD and Adagrad accept it. */
+  /** With `sparse` the gradient of `weight` is a sparse tensor of the rows that were read; SGD, Adagrad and SparseAdam accept it. */
   constructor(count: number, dim: number, options: EmbeddingOptions = {}) {
     super();
     checkOptionNames(options, EMBEDDING_OPTIONS, 'nn.Embedding');

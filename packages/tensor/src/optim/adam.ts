@@ -1,4 +1,4 @@
-/** @file Adam and its relatives: AdamW with decoupled decay, Adamax with the infinity norm. */
+/** @file Adam and its relatives: AdamW with decoupled decay, Adamax with the infinity norm, RAdam with a warm-up, SparseAdam by rows. */
 import type { DeviceUpdate } from '../backends/backend.ts';
 import {
   checkRange,
@@ -7,6 +7,7 @@ import {
   type CommonOptions,
   type ParameterState,
   type Params,
+  type SparseGradients,
   type Values,
 } from './optimizer.ts';
 
@@ -24,6 +25,34 @@ export interface AdamOptions extends CommonOptions {
   readonly amsgrad?: boolean;
 }
 
+/** What `RAdam` is made with, and each of its groups. */
+export interface RAdamOptions extends CommonOptions {
+  /** @default 0.001 */
+  readonly lr?: number;
+  /** Decay of the first and second moment. @default [0.9, 0.999] */
+  readonly betas?: readonly [number, number];
+  /** Keeps the division finite. @default 1e-8 */
+  readonly eps?: number;
+  /** @default 0 */
+  readonly weightDecay?: number;
+  /** Whether decay shrinks the parameter itself instead of joining the gradient. @default false */
+  readonly decoupledWeightDecay?: boolean;
+}
+
+/** What `SparseAdam` is made with, and each of its groups. */
+export interface SparseAdamOptions extends CommonOptions {
+  /** @default 0.001 */
+  readonly lr?: number;
+  /** Decay of the first and second moment. @default [0.9, 0.999] */
+  readonly betas?: readonly [number, number];
+  /** Keeps the division finite. @default 1e-8 */
+  readonly eps?: number;
+}
+
+function checkBetas(betas: readonly number[]): void {
+  for (const [i, beta] of betas.entries()) checkRange(`beta parameter at index ${i}`, beta, beta >= 0 && beta < 1);
+}
+
 abstract class MomentOptimizer extends Optimizer<AdamOptions> {
   constructor(params: Params, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
     super(params);
@@ -34,7 +63,7 @@ abstract class MomentOptimizer extends Optimizer<AdamOptions> {
     const { lr, betas, eps, weightDecay } = this.options;
     checkRange('learning rate', lr, lr >= 0);
     checkRange('epsilon value', eps, eps >= 0);
-    for (const [i, beta] of betas.entries()) checkRange(`beta parameter at index ${i}`, beta, beta >= 0 && beta < 1);
+    checkBetas(betas);
     checkRange('weight_decay value', weightDecay, weightDecay >= 0);
   }
 }
@@ -164,6 +193,95 @@ export class Adamax extends MomentOptimizer {
       m[i] = m[i]! + (1 - b1) * (grad - m[i]!);
       u[i] = Math.max(b2 * u[i]!, Math.abs(grad) + eps);
       p[i] = p[i]! - (rate * m[i]!) / u[i]!;
+    }
+  }
+}
+
+/** Liu et al. 2020: the rate is adapted by element only once the second moment is known well enough. */
+export class RAdam extends Optimizer<RAdamOptions> {
+  static readonly [rpcName] = 'optim.RAdam';
+  protected readonly slotNames = MOMENTS;
+
+  constructor(params: Params, options: RAdamOptions = {}) {
+    super(params);
+    this.configure({ lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0, decoupledWeightDecay: false }, options);
+  }
+
+  protected override validate(): void {
+    const { lr, betas, eps, weightDecay } = this.options;
+    checkRange('learning rate', lr, lr >= 0);
+    checkRange('epsilon value', eps, eps >= 0);
+    checkBetas(betas);
+    checkRange('weight_decay value', weightDecay, weightDecay >= 0);
+  }
+
+  protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
+    const { lr, betas, eps, weightDecay, decoupledWeightDecay } = this.options;
+    const [b1, b2] = betas;
+    const [m, v] = slots as [Values, Values];
+    const shrink = decoupledWeightDecay ? 1 - lr * weightDecay : 1;
+    const penalty = decoupledWeightDecay ? 0 : weightDecay;
+    const rate = lr / (1 - b1 ** step);
+    const rectified = rectification(b2, step);
+    const scale = rectified === undefined ? 0 : rectified * Math.sqrt(1 - b2 ** step);
+    for (let i = 0; i < p.length; i++) {
+      const before = p[i]!;
+      const grad = penalty === 0 ? g[i]! : g[i]! + penalty * before;
+      const mean = (m[i] = m[i]! + (1 - b1) * (grad - m[i]!));
+      const square = (v[i] = b2 * v[i]! + (1 - b2) * grad * grad);
+      const adapted = rectified === undefined ? 1 : scale / (Math.sqrt(square) + eps);
+      p[i] = shrink * before - rate * mean * adapted;
+    }
+  }
+}
+
+/** The root of the ratio of variances, of RAdam's step `step`; undefined where the variance is not known yet. */
+function rectification(b2: number, step: number): number | undefined {
+  const most = 2 / (1 - b2) - 1;
+  const length = most - (2 * step * b2 ** step) / (1 - b2 ** step);
+  if (!(length > 5)) return undefined;
+  return Math.sqrt(((length - 4) * (length - 2) * most) / ((most - 4) * (most - 2) * length));
+}
+
+/**
+ * Adam for sparse gradients: only the rows that a gradient names are moved, and so are their moments; the others neither decay nor go on.
+ * Dense gradients are refused, and complex parameters.
+ */
+export class SparseAdam extends Optimizer<SparseAdamOptions> {
+  static readonly [rpcName] = 'optim.SparseAdam';
+  protected readonly slotNames = MOMENTS;
+
+  constructor(params: Params, options: SparseAdamOptions = {}) {
+    super(params);
+    this.configure({ lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8 }, options);
+  }
+
+  protected override validate(): void {
+    const { lr, betas, eps } = this.options;
+    checkRange('learning rate', lr, lr > 0);
+    checkRange('epsilon value', eps, eps > 0);
+    checkBetas(betas);
+  }
+
+  protected override get sparseGradients(): SparseGradients {
+    return 'nothing else';
+  }
+
+  protected override get takesComplex(): boolean {
+    return false;
+  }
+
+  protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
+    const { lr, betas, eps } = this.options;
+    const [b1, b2] = betas;
+    const [m, v] = slots as [Values, Values];
+    // Epsilon is added to the moment as it is: not corrected, as Adam's is.
+    const rate = (lr * Math.sqrt(1 - b2 ** step)) / (1 - b1 ** step);
+    for (let i = 0; i < p.length; i++) {
+      const grad = g[i]!;
+      const mean = (m[i] = m[i]! + (1 - b1) * (grad - m[i]!));
+      const square = (v[i] = v[i]! + (1 - b2) * (grad * grad - v[i]!));
+      p[i] = p[i]! - (rate * mean) / (Math.sqrt(square) + eps);
     }
   }
 }

@@ -1,5 +1,14 @@
 /** @file The optimisers: `optim.SGD` and so on. */
-export { Adam, AdamW, Adamax, type AdamOptions } from './adam.ts';
+export {
+  Adam,
+  AdamW,
+  Adamax,
+  RAdam,
+  SparseAdam,
+  type AdamOptions,
+  type RAdamOptions,
+  type SparseAdamOptions,
+} from './adam.ts';
 export {
   Adadelta,
   Adagrad,

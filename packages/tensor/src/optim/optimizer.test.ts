@@ -42,7 +42,7 @@ describe('options', () => {
     expect(() => new optim.RMSprop([leaf([1])], { alpha: NaN })).toThrow('Invalid alpha value: NaN');
   });
 
-  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
+  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'RAdam', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
     '%s maximizes as it minimizes the negative',
     (name) => {
       const gradients = [
@@ -57,7 +57,7 @@ describe('options', () => {
 });
 
 describe('complex parameters', () => {
-  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
+  it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'RAdam', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
     '%s updates as pairs of real numbers',
     (name) => {
       const pairs = (v: number[]): Tensor => complex([v.slice(0, 2), v.slice(2)]);
@@ -95,6 +95,27 @@ describe('gradients of integers', () => {
   });
 });
 
+describe('RAdam', () => {
+  it('adapts its rate only once the second moment is known', () => {
+    const p = leaf([1, 2]);
+    const optimizer = new optim.RAdam([p], { lr: 0.1, weightDecay: 0.1, decoupledWeightDecay: true });
+    // PyTorch 2.13's: the first five steps are those of momentum.
+    for (const [i, expected] of [
+      [0.89, 2.18],
+      [0.7284684181, 2.463463306],
+      [0.5141726136, 2.852850914],
+      [0.2459020317, 3.350580215],
+      [-0.0775284171, 3.959017277],
+      [-0.0792743862, 3.921948433],
+      [-0.0817130134, 3.885960341],
+      [-0.0847637132, 3.850968599],
+    ].entries()) {
+      optimizer.step([tensor([1, -2]).mul(i + 1)]);
+      expect(p.allClose(tensor(expected), { rtol: 1e-6, atol: 1e-7 })).toBe(true);
+    }
+  });
+});
+
 describe('sparse gradients', () => {
   const rows = (at: number[], values: number[][]): Tensor =>
     sparseCooTensor(tensor([at], { dtype: 'int64' }), tensor(values), [3, 2]);
@@ -127,6 +148,53 @@ describe('sparse gradients', () => {
       dense.step([g.toDense()]);
     }
     expect(a.toArray()).toEqual(b.toArray());
+  });
+
+  it('move the rows that they name, and their moments, in SparseAdam', () => {
+    const p = leaf([[1, 2], [3, 4], [5, 6]]); // prettier-ignore
+    const optimizer = new optim.SparseAdam([p], { lr: 0.5, betas: [0.5, 0.75] });
+    for (const g of [
+      rows(
+        [0, 0, 2],
+        [
+          [1, -2],
+          [1, 0],
+          [4, 0.5],
+        ],
+      ),
+      rows([2], [[4, 4]]),
+      rows([0], [[-1, 2]]),
+    ])
+      // prettier-ignore
+      optimizer.step([g]);
+    // PyTorch 2.13's.
+    const { step, exp_avg: mean, exp_avg_sq: square } = optimizer.stateDict().state[0] as Record<string, Tensor>;
+    expect(p.allClose(tensor([[0.5, 2.3357808589935303], [3, 4], [4, 5.034203052520752]]))).toBe(true); // prettier-ignore
+    expect([step, mean?.toArray(), square?.toArray()]).toEqual([
+      3,
+      [[0, 0.5], [0, 0], [3, 2.125]], // prettier-ignore
+      [[1, 1.75], [0, 0], [7, 4.046875]], // prettier-ignore
+    ]);
+  });
+
+  it('are all that SparseAdam takes: a dense one, or a setting that is none, changes nothing', () => {
+    const [a, b] = [leaf([[1, 2], [3, 4], [5, 6]]), leaf([1])]; // prettier-ignore
+    const optimizer = new optim.SparseAdam([a, b], { lr: 0.5 });
+    const dense = (): void => optimizer.step([rows([0], [[1, 1]]), tensor([1])]);
+    expect(dense).toThrow('SparseAdam does not support dense gradients, please consider Adam instead');
+    expect([a.toArray(), optimizer.stateDict().state]).toEqual([[[1, 2], [3, 4], [5, 6]], {}]); // prettier-ignore
+    for (const [options, name] of [
+      [{ lr: 0 }, 'learning rate: 0'],
+      [{ eps: 0 }, 'epsilon value: 0'],
+      [{ betas: [0.5, 1] }, 'beta parameter at index 1: 1'],
+    ] as const)
+      expect(() => new optim.SparseAdam([b], options as optim.SparseAdamOptions)).toThrow(`Invalid ${name}`);
+    expect(() => new optim.SparseAdam([b], { weightDecay: 1 } as optim.SparseAdamOptions)).toThrow(
+      "unknown option 'weightDecay'",
+    );
+    expect(() => new optim.SparseAdam([complex([[1, 2]])])).toThrow(
+      "SparseAdam can't optimize a tensor of complex64 (parameter 0)",
+    );
   });
 
   it('are refused where decay would touch every row', () => {
@@ -171,7 +239,7 @@ describe('state dicts', () => {
   });
 
   it.each(
-    (['SGD', 'Adam', 'AdamW', 'Adamax', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const).flatMap((name) =>
+    (['SGD', 'Adam', 'AdamW', 'Adamax', 'RAdam', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const).flatMap((name) =>
       (
         [
           ['double', 'float'],

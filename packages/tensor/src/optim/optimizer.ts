@@ -5,6 +5,7 @@ import { argument, freeArguments } from '../ops/kernels.ts';
 import { backendWorth } from '../backends/current.ts';
 import { noGrad } from '../autograd/record.ts';
 import { decode, isDifferentiable, type NumberArray } from '../dtype.ts';
+import { DTypeError } from '../errors.ts';
 import { readArray } from '../host.ts';
 import { rpcName } from '../named.ts';
 import { partsOf } from '../ops/sparse/parts.ts';
@@ -62,7 +63,7 @@ export interface GivenGroup {
 }
 
 /** What a sparse gradient does. */
-export type SparseGradients = 'rows' | 'dense' | 'refused' | 'refused with decay';
+export type SparseGradients = 'rows' | 'dense' | 'refused' | 'refused with decay' | 'nothing else';
 
 /** What an optimiser is made of: parameters, or groups of them. */
 export type Params = Iterable<Tensor> | Iterable<GivenGroup>;
@@ -196,6 +197,8 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     if (param.layout !== 'strided') throw new TypeError(`can't optimize a sparse tensor (parameter ${i})`);
     if (!isDifferentiable(param.dtype))
       throw new TypeError(`can't optimize a tensor of ${param.dtype} (parameter ${i})`);
+    if (param.dtype === 'complex64' && !this.takesComplex)
+      throw new DTypeError(`${nameOf(this)} can't optimize a tensor of complex64 (parameter ${i})`);
   }
 
   /** @throws RangeError when `grads` is given with another length than `params`. */
@@ -282,9 +285,16 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
   protected deviceUpdate(_step: number): DeviceUpdate | undefined {
     return undefined;
   }
-  /** What a sparse gradient does: updates the rows it names, counts as a dense one whose other rows are zero, or is refused. */
+  /**
+   * What a sparse gradient does: updates the rows it names, counts as a dense one whose other rows are zero, or is refused; or it updates
+   * rows and a dense one is refused.
+   */
   protected get sparseGradients(): SparseGradients {
     return 'refused';
+  }
+  /** Whether parameters may be complex; answered before the constructor has made any field. */
+  protected get takesComplex(): boolean {
+    return true;
   }
   /** Whether rows that a sparse gradient names several times may be updated as often, which spares sorting them. */
   protected get rowsOneByOne(): boolean {
@@ -323,11 +333,11 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     const param = this.params[i] as Tensor;
     const state = this.stateOf(i, param);
     state.step++;
-    if (!this.group.maximize && (grad.sparse === undefined || this.sparseGradients === 'rows')) {
+    if (!this.group.maximize && (grad.sparse === undefined || this.byRows)) {
       this.stepWith(param, grad, state);
     } else {
       const own = sweep(() => {
-        const plain = this.sparseGradients === 'rows' ? grad.detach() : grad.detach().toDense();
+        const plain = this.byRows ? grad.detach() : grad.detach().toDense();
         return this.group.maximize ? plain.mul(-1) : plain;
       });
       this.stepWith(param, own, state);
@@ -348,17 +358,24 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
       throw new TypeError(`gradient ${i} is complex64, its parameter ${param.dtype}`);
     }
     if (grad.sparse !== undefined) this.checkSparse();
+    else if (this.sparseGradients === 'nothing else')
+      throw new TypeError(`${this.constructor.name} does not support dense gradients, please consider Adam instead`);
     const dims = grad.sparse?.indices.shape[0];
-    if (dims !== undefined && dims !== 1 && this.sparseGradients === 'rows') {
+    if (dims !== undefined && dims !== 1 && this.byRows) {
       throw new RangeError(`a sparse gradient needs one sparse dimension, got ${dims}`);
     }
+  }
+
+  /** Whether a sparse gradient updates the rows that it names, and no others. */
+  private get byRows(): boolean {
+    return this.sparseGradients === 'rows' || this.sparseGradients === 'nothing else';
   }
 
   private checkSparse(): void {
     const { sparseGradients, group } = this;
     const does = 'does not support sparse gradients';
     if (sparseGradients === 'refused')
-      throw new TypeError(`${this.constructor.name} ${does}, please consider SGD or Adagrad instead`);
+      throw new TypeError(`${this.constructor.name} ${does}, please consider SGD, Adagrad or SparseAdam instead`);
     if (sparseGradients === 'refused with decay')
       throw new TypeError(
         `${this.constructor.name} with weightDecay ${String(group['weightDecay'])} ${does}: decay changes rows that they do not name. Give their parameters a group with weightDecay 0`,

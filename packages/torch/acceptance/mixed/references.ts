@@ -19,6 +19,7 @@ const OPTIMISERS = [
   `optim.Adadelta, dict(rho=0.9)`,
   `optim.RMSprop, dict(lr=0.05)`,
   `optim.Adamax, dict(lr=0.05)`,
+  `optim.RAdam, dict(lr=0.05)`,
   `optim.Rprop, dict(lr=0.05)`,
 ];
 

@@ -14,7 +14,11 @@ import { PyName } from '../values/name.ts';
 const MODULE = 'torch.distributed.optim.optimizer';
 /** The type by which torch's script function takes an optimiser. */
 const SCRIPT_TYPE = '__torch__.torch.distributed.optim.optimizer._ScriptLocalOptimizerInterface';
-const CLASSES = ['SGD', 'Adam', 'AdamW', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop', 'Adamax'] as const;
+/** Those that torch's script has another class for, too, which takes gradients as arguments. */
+const FUNCTIONAL = ['SGD', 'Adam', 'AdamW', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop', 'Adamax'] as const;
+const CLASSES = [...FUNCTIONAL, 'RAdam', 'SparseAdam'] as const;
+/** Modules that are not called as their class is. */
+const MODULES: Readonly<Record<string, string>> = { SparseAdam: 'sparse_adam' };
 
 export interface OptimizerHost {
   readonly names: Names;
@@ -43,9 +47,11 @@ class LocalOptimizer {
 }
 
 /** The class of `optim` by each name that torch has for one like it. */
-function classPaths(name: string): readonly string[] {
+function classPaths(name: (typeof CLASSES)[number]): readonly string[] {
   const lower = name.toLowerCase();
-  return [`torch.optim.${lower}.${name}`, `torch.distributed.optim.functional_${lower}._Functional${name}`];
+  const path = `torch.optim.${MODULES[name] ?? lower}.${name}`;
+  const isFunctional = (FUNCTIONAL as readonly string[]).includes(name);
+  return isFunctional ? [path, `torch.distributed.optim.functional_${lower}._Functional${name}`] : [path];
 }
 
 /** Lets torch make and step optimisers here. */
