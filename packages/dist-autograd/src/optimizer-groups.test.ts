@@ -231,6 +231,7 @@ describe('schedules', () => {
     ['CosineAnnealingLR', (o) => new lrScheduler.CosineAnnealingLR(o, 4)],
     ['LinearLR', (o) => new lrScheduler.LinearLR(o, { totalIters: 3 })],
     ['OneCycleLR, which changes momenta', (o) => new lrScheduler.OneCycleLR(o, { maxLr: 0.3, totalSteps: 6 })],
+    ['CyclicLR', (o) => new lrScheduler.CyclicLR(o, { baseLr: 0.1, maxLr: 0.3, stepSizeUp: 2 })],
   ])('of %s change the learning rates on all owners', async (_name, schedule) => {
     await at(0, async () => {
       const options = { lr: 0.1, momentum: 0.5 };

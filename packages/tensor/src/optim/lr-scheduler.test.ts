@@ -44,13 +44,17 @@ const schedules: Readonly<Record<string, readonly [make: Make, numbers: Given]>>
       maxMomentum: 0.95,
     },
   ],
+  CyclicLR: [
+    (o, given) => new L.CyclicLR(o, { mode: 'exp_range', ...given } as unknown as optim.lrScheduler.CyclicOptions),
+    { baseLr: 0.1, maxLr: 1, stepSizeUp: 2000, stepSizeDown: 2000, gamma: 1, baseMomentum: 0.8, maxMomentum: 0.9 },
+  ],
   ReduceLROnPlateau: [
     (o, given) => new L.ReduceLROnPlateau(o, given),
     { factor: 0.1, patience: 10, threshold: 1e-4, cooldown: 0, minLr: 0, eps: 1e-8 },
   ],
 };
 /** What has to be given. */
-const NEEDED = new Set(['stepSize', 'milestone', 'tMax', 't0', 'by', 'maxLr', 'totalSteps']);
+const NEEDED = new Set(['stepSize', 'milestone', 'tMax', 't0', 'by', 'maxLr', 'baseLr', 'totalSteps']);
 const STEPS = 9;
 
 /** The rates of all steps. */
@@ -116,8 +120,43 @@ describe.each(Object.entries(schedules))('%s', (name, [make, numbers]) => {
 });
 
 describe('schedules', () => {
+  it('that are cyclic go as often as they are asked, momenta the other way', () => {
+    const o = new optim.Adam([leaf()], { lr: 7 });
+    const schedule = new L.CyclicLR(o, { baseLr: 1, maxLr: 3, stepSizeUp: 2, stepSizeDown: 1, mode: 'triangular2' });
+    // PyTorch 2.13's.
+    const expected = [[1, 0.9], [2, 0.85], [3, 0.8], [1, 0.9], [1.5, 0.875], [2, 0.85], [1, 0.9], [1.25, 0.8875]]; // prettier-ignore
+    for (const [lr, momentum] of expected as [number, number][]) {
+      expect(o.paramGroups[0].lr).toBeCloseTo(lr, 12);
+      expect((o.paramGroups[0]['betas'] as number[])[0]).toBeCloseTo(momentum, 12);
+      expect((o.paramGroups[0]['betas'] as number[])[1]).toBe(0.999);
+      schedule.step();
+    }
+    const seen: number[] = [];
+    const scaleFn = (x: number): number => {
+      seen.push(x);
+      return 0.5;
+    };
+    const own = { baseLr: [1], maxLr: [3], stepSizeUp: 1, scaleFn, cycleMomentum: false };
+    for (const scaleMode of ['cycle', 'iterations'] as const) {
+      const other = new L.CyclicLR(o, { ...own, scaleMode });
+      for (let i = 0; i < 3; i++) other.step();
+      expect(other.getLastLr()).toEqual([2]);
+    }
+    expect(seen).toEqual([1, 1, 2, 2, 0, 1, 2, 3]);
+  });
+
   it('say which setting makes none', () => {
     const o = sgd();
+    const cyclic = (more: object) => () => new L.CyclicLR(o, { baseLr: 1, maxLr: 2, ...more });
+    expect(cyclic({ stepSizeUp: 0 })).toThrow('CyclicLR: stepSizeUp is above 0, but got 0');
+    expect(cyclic({ stepSizeDown: -1 })).toThrow('CyclicLR: stepSizeDown is not below 0, but got -1');
+    expect(cyclic({ mode: 'square' })).toThrow("CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', got the text 'square'"); // prettier-ignore
+    expect(cyclic({ scaleMode: 'steps' })).toThrow("scaleMode is 'cycle' or 'iterations', got the text 'steps'");
+    expect(cyclic({ scaleFn: 2 })).toThrow('CyclicLR: scaleFn is a function, got 2');
+    expect(cyclic({ maxMomentum: [1, 2] })).toThrow('CyclicLR: maxMomentum has 2 values for 1 groups');
+    expect(() => new L.CyclicLR(new optim.Rprop([leaf()]), { baseLr: 1, maxLr: 2 })).toThrow(
+      'optimizer must support momentum or beta1 with cycleMomentum: true',
+    );
     expect(() => new L.CosineAnnealingLR(o, 0)).toThrow('CosineAnnealingLR: tMax is above 0, but got 0');
     expect(() => new L.OneCycleLR(o, { maxLr: 1, totalSteps: 10, pctStart: 0.1 })).toThrow(
       'OneCycleLR: with pctStart 0.1 of 10 steps a phase has no length',

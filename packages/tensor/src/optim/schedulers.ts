@@ -13,12 +13,6 @@ export {
   StepLR,
   type Factors,
 } from './lr-scheduler.ts';
-export {
-  ChainedScheduler,
-  OneCycleLR,
-  ReduceLROnPlateau,
-  SequentialLR,
-  type OneCycleOptions,
-  type PlateauOptions,
-} from './lr-plans.ts';
+export { CyclicLR, OneCycleLR, type CyclicOptions, type OneCycleOptions } from './cycles.ts';
+export { ChainedScheduler, ReduceLROnPlateau, SequentialLR, type PlateauOptions } from './lr-plans.ts';
 export { type Scheduled, type ScheduledGroup } from './scheduled.ts';

@@ -52,6 +52,17 @@ const schedules: readonly Operation[] = [
   schedule('LambdaLR', ', (i) => $0 ** i', ', lambda i: $0 ** i', (draw) => [draw.random.pick([0.9, 0.5])]),
   schedule('MultiplicativeLR', ', () => $0', ', lambda i: $0', (draw) => [draw.random.pick([0.9, 0.5])]),
   schedule(
+    'CyclicLR',
+    ', { baseLr: 0.25, maxLr: $0, stepSizeUp: $1, stepSizeDown: $2, mode: $3, gamma: 0.9 }',
+    ', 0.25, $0, step_size_up=$1, step_size_down=$2, mode=$3, gamma=0.9',
+    ({ random }) => [
+      random.pick([0.5, 1]),
+      random.int(1, 5),
+      random.int(1, 5),
+      random.pick(['triangular', 'triangular2', 'exp_range']),
+    ],
+  ),
+  schedule(
     'OneCycleLR',
     ', { maxLr: $0, totalSteps: 12, threePhase: $1, annealStrategy: $2 }',
     ', $0, total_steps=12, three_phase=$1, anneal_strategy=$2',

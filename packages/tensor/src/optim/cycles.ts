@@ -1,0 +1,246 @@
+/** @file Learning-rate schedules that go up and down, and momenta the other way: one cycle, and one after another. */
+import { kindOf } from '../given.ts';
+import { checkOptionNames, optionNames } from '../option-names.ts';
+import { LRScheduler } from './lr-scheduler.ts';
+import { checkAbove0, checkEach, checkNumbers } from './options.ts';
+import type { Scheduled, ScheduledGroup } from './scheduled.ts';
+
+/** Of `nn`'s super-convergence: up to a largest rate and far down, within a known number of steps (Smith & Topin 2017). */
+export interface OneCycleOptions {
+  /** The largest rate, of all groups or one each. */
+  readonly maxLr: number | readonly number[];
+  /** All steps; or `epochs` times `stepsPerEpoch`. */
+  readonly totalSteps?: number;
+  readonly epochs?: number;
+  readonly stepsPerEpoch?: number;
+  /** The part of the steps that go up. @default 0.3 */
+  readonly pctStart?: number;
+  /** @default 'cos' */
+  readonly annealStrategy?: 'cos' | 'linear';
+  /** Momentum goes the other way, in `momentum` or the first of `betas`. @default true */
+  readonly cycleMomentum?: boolean;
+  /** @default 0.85 */
+  readonly baseMomentum?: number;
+  /** @default 0.95 */
+  readonly maxMomentum?: number;
+  /** The first rate is maxLr / divFactor. @default 25 */
+  readonly divFactor?: number;
+  /** The last rate is the first / finalDivFactor. @default 10000 */
+  readonly finalDivFactor?: number;
+  /** Goes down in two phases instead of one. @default false */
+  readonly threePhase?: boolean;
+}
+
+const ONE_CYCLE = optionNames<OneCycleOptions>()(
+  'maxLr totalSteps epochs stepsPerEpoch pctStart annealStrategy cycleMomentum baseMomentum maxMomentum',
+  'divFactor finalDivFactor threePhase',
+);
+
+/** What is noted in the groups. */
+type Named = 'initialLr' | 'maxLr' | 'minLr' | 'maxMomentum' | 'baseMomentum';
+
+interface Phase {
+  readonly end: number;
+  readonly rate: readonly [Named, Named];
+  readonly momentum: readonly [Named, Named];
+}
+
+/** Raises the learning rate to a maximum and lowers it far below where it began, within a given number of steps. */
+export class OneCycleLR extends LRScheduler {
+  readonly totalSteps: number;
+  private readonly pctStart: number;
+  private readonly phases: readonly Phase[];
+  private readonly linear: boolean;
+  private readonly cycles: boolean;
+
+  constructor(optimizer: Scheduled, options: OneCycleOptions) {
+    super(optimizer);
+    checkOptionNames(options, ONE_CYCLE, 'OneCycleLR');
+    const { maxLr, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4, cycleMomentum = true } = options;
+    const { annealStrategy = 'cos', baseMomentum = 0.85, maxMomentum = 0.95 } = options;
+    checkNumbers({ maxLr, pctStart, divFactor, finalDivFactor, baseMomentum, maxMomentum }, 'OneCycleLR');
+    checkEach('OneCycleLR: maxLr', maxLr, optimizer.paramGroups);
+    checkAbove0('OneCycleLR: divFactor', divFactor);
+    checkAbove0('OneCycleLR: finalDivFactor', finalDivFactor);
+    if (annealStrategy !== 'cos' && annealStrategy !== 'linear')
+      throw new RangeError(`OneCycleLR: annealStrategy is 'cos' or 'linear', got ${kindOf(annealStrategy)}`);
+    const total = options.totalSteps ?? (options.epochs ?? NaN) * (options.stepsPerEpoch ?? NaN);
+    if (!Number.isInteger(total) || total < 1)
+      throw new RangeError('You must define either totalSteps OR (epochs AND stepsPerEpoch), whole and positive');
+    if (!(pctStart >= 0 && pctStart <= 1))
+      throw new RangeError(`Expected float between 0 and 1 pctStart, but got ${pctStart}`);
+    this.totalSteps = total;
+    this.pctStart = pctStart;
+    this.linear = annealStrategy === 'linear';
+    this.cycles = cycleMomentum;
+    this.phases = phasesOf(total, pctStart, options.threePhase ?? false);
+    for (const [i, group] of optimizer.paramGroups.entries()) {
+      const largest = typeof maxLr === 'number' ? maxLr : (maxLr[i] as number);
+      group['initialLr'] = largest / divFactor;
+      group['maxLr'] = largest;
+      group['minLr'] = (group['initialLr'] as number) / finalDivFactor;
+      if (cycleMomentum) noteMomenta(group, baseMomentum, maxMomentum);
+    }
+    this.begin();
+  }
+
+  protected rates(): number[] {
+    const at = this.lastEpoch;
+    if (at > this.totalSteps)
+      throw new RangeError(`Tried to step ${at} times. The specified number of total steps is ${this.totalSteps}`);
+    let start = 0;
+    let phase = this.phases.at(-1) as Phase;
+    for (const one of this.phases) {
+      phase = one;
+      if (at <= one.end) break;
+      if (one !== this.phases.at(-1)) start = one.end;
+    }
+    if (phase.end === start)
+      throw new RangeError(
+        `OneCycleLR: with pctStart ${this.pctStart} of ${this.totalSteps} steps a phase has no length; take another`,
+      );
+    const part = (at - start) / (phase.end - start);
+    const groups = this.optimizer.paramGroups;
+    const between = ([from, to]: readonly [Named, Named]): number[] =>
+      groups.map((_, i) => anneal(this.linear, this.note(i, from), this.note(i, to), part));
+    const rates = between(phase.rate);
+    if (this.cycles) for (const [i, value] of between(phase.momentum).entries()) setMomentum(groups[i]!, value);
+    return rates;
+  }
+}
+
+function phasesOf(total: number, pctStart: number, three: boolean): Phase[] {
+  const up: Phase = {
+    end: pctStart * total - 1,
+    rate: ['initialLr', 'maxLr'],
+    momentum: ['maxMomentum', 'baseMomentum'],
+  };
+  if (!three) return [up, { end: total - 1, rate: ['maxLr', 'minLr'], momentum: ['baseMomentum', 'maxMomentum'] }];
+  return [
+    up,
+    { end: 2 * pctStart * total - 2, rate: ['maxLr', 'initialLr'], momentum: ['baseMomentum', 'maxMomentum'] },
+    { end: total - 1, rate: ['initialLr', 'minLr'], momentum: ['maxMomentum', 'maxMomentum'] },
+  ];
+}
+
+function anneal(linear: boolean, from: number, to: number, part: number): number {
+  if (linear) return (to - from) * part + from;
+  return to + ((from - to) / 2) * (Math.cos(Math.PI * part) + 1);
+}
+
+/** Between two rates, again and again (Smith 2017). */
+export interface CyclicOptions {
+  /** The least rate, and the one to begin with; of all groups or one each. */
+  readonly baseLr: number | readonly number[];
+  /** The largest rate, where nothing scales it down; of all groups or one each. */
+  readonly maxLr: number | readonly number[];
+  /** How many steps go up. @default 2000 */
+  readonly stepSizeUp?: number;
+  /** How many steps go down. @default stepSizeUp */
+  readonly stepSizeDown?: number;
+  /** Cycles of one height, each half as high as the one before, or lower by `gamma` each step. @default 'triangular' */
+  readonly mode?: 'triangular' | 'triangular2' | 'exp_range';
+  /** Of mode 'exp_range'. @default 1 */
+  readonly gamma?: number;
+  /** What heights are multiplied by, instead of `mode`. */
+  readonly scaleFn?: (x: number) => number;
+  /** Whether `scaleFn` is given the number of the cycle, from 1 on, or the count of steps. @default 'cycle' */
+  readonly scaleMode?: 'cycle' | 'iterations';
+  /** Momentum goes the other way, in `momentum` or the first of `betas`. @default true */
+  readonly cycleMomentum?: boolean;
+  /** Of all groups or one each. @default 0.8 */
+  readonly baseMomentum?: number | readonly number[];
+  /** Of all groups or one each. @default 0.9 */
+  readonly maxMomentum?: number | readonly number[];
+}
+
+const CYCLIC = optionNames<CyclicOptions>()(
+  'baseLr maxLr stepSizeUp stepSizeDown mode gamma scaleFn scaleMode cycleMomentum baseMomentum maxMomentum',
+);
+const MODES: readonly unknown[] = ['triangular', 'triangular2', 'exp_range'];
+
+/** Raises the learning rate from a least to a largest and lowers it again, in cycles without an end. */
+export class CyclicLR extends LRScheduler {
+  private readonly total: number;
+  /** The part of a cycle that goes up. */
+  private readonly up: number;
+  /** The factor of the heights, by the cycle and the count of steps. */
+  private readonly scale: (cycle: number, steps: number) => number;
+  private readonly cycles: boolean;
+
+  constructor(optimizer: Scheduled, options: CyclicOptions) {
+    super(optimizer);
+    checkOptionNames(options, CYCLIC, 'CyclicLR');
+    const { baseLr, maxLr, stepSizeUp = 2000, stepSizeDown = stepSizeUp, cycleMomentum = true } = options;
+    const { baseMomentum = 0.8, maxMomentum = 0.9 } = options;
+    checkNumbers({ baseLr, maxLr, stepSizeUp, stepSizeDown, baseMomentum, maxMomentum }, 'CyclicLR');
+    for (const [name, value] of Object.entries({ baseLr, maxLr, baseMomentum, maxMomentum }))
+      checkEach(`CyclicLR: ${name}`, value, optimizer.paramGroups);
+    checkAbove0('CyclicLR: stepSizeUp', stepSizeUp);
+    if (stepSizeDown < 0) throw new RangeError(`CyclicLR: stepSizeDown is not below 0, but got ${stepSizeDown}`);
+    this.total = stepSizeUp + stepSizeDown;
+    this.up = stepSizeUp / this.total;
+    this.scale = scaleOf(options);
+    this.cycles = cycleMomentum;
+    for (const [i, group] of optimizer.paramGroups.entries()) {
+      group['maxLr'] = at(maxLr, i);
+      if (cycleMomentum) noteMomenta(group, at(baseMomentum, i), at(maxMomentum, i));
+    }
+    Object.assign(this, { baseLrs: optimizer.paramGroups.map((_, i) => at(baseLr, i)) });
+    this.begin();
+  }
+
+  protected rates(): number[] {
+    const steps = this.lastEpoch;
+    const cycle = Math.floor(1 + steps / this.total);
+    const part = 1 + steps / this.total - cycle;
+    const height = part <= this.up ? part / this.up : (part - 1) / (this.up - 1);
+    const scale = this.scale(cycle, steps);
+    const groups = this.optimizer.paramGroups;
+    const rates = groups.map((_, i) => this.base(i) + (this.note(i, 'maxLr') - this.base(i)) * height * scale);
+    if (!this.cycles) return rates;
+    const momenta = groups.map((_, i) => {
+      const most = this.note(i, 'maxMomentum');
+      return most - (most - this.note(i, 'baseMomentum')) * height * scale;
+    });
+    for (const [i, momentum] of momenta.entries()) setMomentum(groups[i]!, momentum);
+    return rates;
+  }
+}
+
+function scaleOf({ mode = 'triangular', gamma = 1, scaleFn, scaleMode = 'cycle' }: CyclicOptions): CyclicLR['scale'] {
+  if (scaleMode !== 'cycle' && scaleMode !== 'iterations')
+    throw new RangeError(`CyclicLR: scaleMode is 'cycle' or 'iterations', got ${kindOf(scaleMode)}`);
+  checkNumbers({ gamma }, 'CyclicLR');
+  if (scaleFn !== undefined) {
+    if (typeof scaleFn !== 'function') throw new TypeError(`CyclicLR: scaleFn is a function, got ${kindOf(scaleFn)}`);
+    return scaleMode === 'cycle' ? (cycle) => scaleFn(cycle) : (_, steps) => scaleFn(steps);
+  }
+  if (!MODES.includes(mode))
+    throw new RangeError(`CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', got ${kindOf(mode)}`);
+  if (mode === 'exp_range') return (_, steps) => gamma ** steps;
+  return mode === 'triangular' ? () => 1 : (cycle) => 1 / 2 ** (cycle - 1);
+}
+
+/** The value of group `i`. */
+const at = (values: number | readonly number[], i: number): number =>
+  typeof values === 'number' ? values : (values[i] as number);
+
+/** Notes between what the momentum of a group goes, which begins with the larger. */
+function noteMomenta(group: ScheduledGroup, least: number, most: number): void {
+  if (momentumOf(group) === undefined)
+    throw new RangeError('optimizer must support momentum or beta1 with cycleMomentum: true');
+  group['maxMomentum'] = most;
+  group['baseMomentum'] = least;
+  setMomentum(group, most);
+}
+
+function momentumOf(group: ScheduledGroup): number | undefined {
+  if (Array.isArray(group['betas'])) return group['betas'][0] as number;
+  return typeof group['momentum'] === 'number' ? group['momentum'] : undefined;
+}
+
+function setMomentum(group: ScheduledGroup, value: number): void {
+  if (Array.isArray(group['betas'])) group['betas'] = [value, ...(group['betas'] as number[]).slice(1)];
+  else group['momentum'] = value;
+}
