@@ -71,7 +71,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'second derivatives at edges',
     reason:
-      'the second derivative of pow, addcdiv, mish, asinh, atanh, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity, and of a product in what is NaN; that of PyTorch, some of whose terms are zero times infinity or NaN there, is NaN',
+      'the second derivative of pow, addcdiv, mish, asinh, atanh, erf, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity, and of a product in what is NaN; that of PyTorch, some of whose terms are zero times infinity or NaN there, is NaN',
     holds: (found) =>
       isSecond(found.program) &&
       isSlope(found) &&
@@ -79,10 +79,20 @@ export const SLOPES: readonly Explanation[] = [
       !found.difference.ours.endsWith('NaN') &&
       someInput(found.program, (line) => smallestOf(line, true) === 0 || isExtreme(line) || isInfinite(line)) &&
       someStatement(found.program, (line) =>
-        /^(pow|addcdiv|mish|asinh|atanh|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod|prod)\b/.test(
+        /^(pow|addcdiv|mish|asinh|atanh|erf|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod|prod)\b/.test(
           line.op,
         ),
       ),
+  },
+  {
+    name: 'sides of branch cuts',
+    reason:
+      'on a branch cut the slope of asin, acos, asinh and acosh is that of the side that the sign of zero says, on which their value is, too; that of PyTorch may be that of the other side, the same but for its sign',
+    holds: (found) =>
+      isSlope(found) &&
+      someInput(found.program, (line) => line.dtype === 'complex64') &&
+      isOpposite(found.difference) &&
+      someStatement(found.program, (line) => /^(asin|acos)h?\b/.test(line.op)),
   },
   {
     name: 'slopes of what is nearly certain',
@@ -246,6 +256,13 @@ function timesInto({ program, torchs }: Found): number {
 const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
 const DIFFERENCES =
   /^(nn\.)?(layerNorm|crossEntropy|glu|hardSwish|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
+
+/** The two are the same number but for its sign. */
+function isOpposite({ ours, torchs }: Found['difference']): boolean {
+  const [, own] = /: (\S+)$/.exec(ours) ?? [];
+  const sum = Math.abs(Number(own) + Number(torchs));
+  return Number(own) !== 0 && sum <= 1e-5 * Math.abs(Number(own));
+}
 
 /** Both answers are no further from the exact one than terms of this size are rounded. */
 function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {

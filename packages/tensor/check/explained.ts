@@ -315,6 +315,16 @@ export const EXPLANATIONS: readonly Explanation[] = [
       someStatement(program, (line) => line.op === 'nn.RNN' && line.ts.includes("'relu'")),
   },
   {
+    name: 'lost beside the largest',
+    reason:
+      'a mean in which numbers near the largest cancel keeps or loses the small ones by the order of its parts, in doubles, too',
+    holds: ({ difference, program }) =>
+      difference.kind === 'value' &&
+      /exactly -?\d/.test(difference.ours) &&
+      someInput(program, (line) => line.dtype !== 'float64' && isExtreme(line)) &&
+      someStatement(program, (line) => line.op === 'batchNorm'),
+  },
+  {
     name: 'tanh of sums that overflow',
     reason:
       'tanh of a sum whose parts exceed the largest number is 1 or -1 by the order of its parts, in the kernels of wasm and in BLAS libraries',
@@ -385,11 +395,13 @@ export const EXPLANATIONS: readonly Explanation[] = [
   {
     name: 'infinite weights',
     reason:
-      'a normalised element times a weight near the largest is finite, times an infinite one infinite; PyTorch folds the mean into the bias, and makes it NaN. Its gradient is a difference of infinite numbers, NaN; PyTorch multiplies by the weight at the end',
+      'a normalised element times a weight near the largest is finite, times an infinite one infinite; PyTorch folds the mean into the bias, and makes it NaN. Its gradient is a difference of infinite numbers, NaN; PyTorch multiplies by the weight at the end, and in doubles its terms are infinite also where those of the formula are not',
     holds: ({ difference, program }) =>
       (difference.kind === 'value'
         ? difference.torchs === 'NaN'
-        : difference.kind === 'gradient' && isOverflow(difference.ours) && isOverflow(difference.torchs)) &&
+        : difference.kind === 'gradient' &&
+          isOverflow(difference.torchs) &&
+          (isOverflow(difference.ours) || someInput(program, (line) => line.dtype === 'float64'))) &&
       someInput(program, (line) => isInfinite(line) || isExtreme(line)) &&
       someStatement(program, (line) => /Norm(\dd)?$/.test(line.op)),
   },

@@ -248,6 +248,33 @@ describe('complex derivatives agree with differences', () => {
   });
 });
 
+describe('slopes on a branch cut', () => {
+  const [inside, across] = [0.5, 2];
+  const zeros = [0, -0];
+  const points = [inside, -inside, across, -across].flatMap((x) => zeros.map((y) => [x, y] as const));
+  const turned = points.map(([x, y]) => [y, x] as const);
+  it.each(['acosh', 'asinh', 'atanh', 'acos', 'asin', 'atan', 'log', 'log1p', 'log2', 'sqrt', 'rsqrt'] as const)(
+    'are those of the side that the sign of zero says: %s',
+    (name) => {
+      const slope = (x: number, y: number): [number, number] => {
+        const z = bw.complex(tensor([x]), tensor([y])).detach();
+        z.requiresGrad = true;
+        bw[name](z).backward(bw.complex(tensor([1]), tensor([0])));
+        return [bw.real(z.grad as Tensor).item(), bw.imag(z.grad as Tensor).item()];
+      };
+      // A little way from the cut, on that side of it.
+      const away = (v: number): number => (v !== 0 ? v : Object.is(v, -0) ? -1e-3 : 1e-3);
+      for (const [x, y] of [...points, ...turned]) {
+        const [on, near] = [slope(x, y), slope(away(x), away(y))];
+        expect(
+          Math.hypot(on[0] - near[0], on[1] - near[1]),
+          `${x} ${y}i: ${on.join(' ')}, near it ${near.join(' ')}`,
+        ).toBeLessThan(0.02);
+      }
+    },
+  );
+});
+
 describe('powers of complex numbers', () => {
   // Of a real number, the angle of any other power leaves a rest that is its rounding.
   it.each([-3, -2, -1, 0, 1, 2, 3, -0.5, 0.5])('of %s are real, or imaginary, of real numbers', (p) => {

@@ -1,5 +1,5 @@
 /** @file Derivatives of taking complex numbers apart and putting them together: dL/d re + i dL/d im, which is PyTorch's convention. */
-import { zeros, zerosLike } from '../../creation.ts';
+import { ones, zeros, zerosLike } from '../../creation.ts';
 import { complex as join, conj, imag, real } from '../../ops/complex-parts.ts';
 import { where } from '../../ops/where.ts';
 import type { DType } from '../../dtype.ts';
@@ -13,6 +13,16 @@ export function signOf(z: Tensor): Tensor {
   const size = z.abs();
   const zero = size.detach().eq(0);
   return where(zero, 0, z.div(where(zero, 1, size)));
+}
+
+/** z + 1 with the imaginary part as it is: to add 0 to it makes 0 of -0, which is the other side of a branch cut. */
+export function plusOne(z: Tensor): Tensor {
+  return z.add(join(ones([]), zeros([]).neg()));
+}
+
+/** i z with the signs of its zeros: a product adds others to them. */
+export function timesI(z: Tensor): Tensor {
+  return join(imag(z).neg(), real(z));
 }
 
 export const complex: Readonly<Record<string, Derivative>> = {

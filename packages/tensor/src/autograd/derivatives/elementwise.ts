@@ -10,7 +10,7 @@ import { thresholdGrad } from '../../ops/threshold-gradient.ts';
 import type { Tensor } from '../../tensor.ts';
 import type { Derivative, Saved } from '../op-node.ts';
 import { isGradEnabled } from '../record.ts';
-import { signOf } from './complex.ts';
+import { plusOne, signOf, timesI } from './complex.ts';
 import { crossed, linear, rule } from './rule.ts';
 
 /** A function of one argument whose derivative is written on the input. */
@@ -104,6 +104,11 @@ const binaries: Readonly<Record<string, Derivative>> = {
 /** Of erf at zero. */
 const ERF_SLOPE = 2 / Math.sqrt(Math.PI);
 
+/** 1 / sqrt(1 - x^2), of complex numbers on the side of the branch cut on which asin is. */
+function asinSlope(x: Tensor): Tensor {
+  return x.dtype === 'complex64' ? plusOne(x).rsqrt().mul(plusOne(x.neg()).rsqrt()) : x.mul(x).neg().add(1).rsqrt();
+}
+
 const unaries: Readonly<Record<string, Derivative>> = {
   neg: linear((grad) => [grad.neg()]),
   abs: ofInput((g, x) => g.mul(signOf(x))),
@@ -148,14 +153,16 @@ const unaries: Readonly<Record<string, Derivative>> = {
   sin: ofInput((g, x) => g.mul(conj(x.cos()))),
   cos: ofInput((g, x) => g.neg().mul(conj(x.sin()))),
   tan: ofOutput((g, y) => g.mul(conj(y.mul(y).add(1)))),
-  asin: ofInput((g, x) => g.mul(conj(x.mul(x).neg().add(1).rsqrt()))),
-  acos: ofInput((g, x) => g.neg().mul(conj(x.mul(x).neg().add(1).rsqrt()))),
+  asin: ofInput((g, x) => g.mul(conj(asinSlope(x)))),
+  acos: ofInput((g, x) => g.neg().mul(conj(asinSlope(x)))),
   atan: ofInput((g, x) => g.div(conj(x.mul(x).add(1)))),
   sinh: ofInput((g, x) => g.mul(conj(x.cosh()))),
   cosh: ofInput((g, x) => g.mul(conj(x.sinh()))),
-  asinh: ofInput((g, x) => g.mul(conj(x.mul(x).add(1).rsqrt()))),
+  asinh: ofInput((g, x) =>
+    x.dtype === 'complex64' ? g.mul(conj(asinSlope(timesI(x)))) : g.mul(x.mul(x).add(1).rsqrt()),
+  ),
   acosh: ofInput((g, x) =>
-    x.dtype === 'complex64' ? g.mul(conj(x.add(1).rsqrt().mul(x.sub(1).rsqrt()))) : g.mul(x.mul(x).sub(1).rsqrt()),
+    x.dtype === 'complex64' ? g.mul(conj(plusOne(x).rsqrt().mul(x.sub(1).rsqrt()))) : g.mul(x.mul(x).sub(1).rsqrt()),
   ),
   atanh: ofInput((g, x) => g.div(conj(x.mul(x).neg().add(1)))),
   erf: ofInput((g, x) => g.mul(x.mul(x).neg().exp().mul(ERF_SLOPE))),
