@@ -39,6 +39,30 @@ const plain = (name: string, args: readonly Arg[] = []): Layer => ({
   },
 });
 
+/** A layer of images of so many dimensions, with and without a batch, now and then with other dimensions. */
+const sized = (name: string, dims: number, args: (draw: Draw) => readonly Arg[]): Layer => ({
+  name,
+  draw: (draw) => {
+    const { random } = draw;
+    const given = args(draw);
+    const list = given.map((_, i) => `$${i}`).join(', ');
+    const others = name.startsWith('Dropout') ? {} : { [dims]: 0.5, [dims + 3]: 0.3 };
+    const rank = random.weighted({ [dims + 1]: 4, [dims + 2]: 4, ...others });
+    return {
+      ts: `new nn.${name}(${list})`,
+      py: `nn.${name}(${list})`,
+      args: given,
+      input: () => draw.tensor(Array.from({ length: Number(rank) }, () => random.int(1, 5))),
+    };
+  },
+});
+
+/** One number for all sides, or one for each. */
+function paddingOf({ random }: Draw, dims: number, least: number): Arg {
+  if (random.chance(0.4)) return random.int(least, 3);
+  return Array.from({ length: 2 * dims }, () => random.int(least, 4));
+}
+
 const batch = (draw: Draw, ...rest: number[]): (() => Ref) => {
   const { random } = draw;
   return () => draw.tensor([random.pick([1, 2, 3, 0, 5, 128]), ...rest]);
@@ -73,6 +97,16 @@ const layers: readonly Layer[] = [
   plain('LogSoftmax', [0]),
   plain('Flatten'),
   plain('Dropout', [0]),
+  ...[1, 2, 3].flatMap((dims): Layer[] => [
+    // Of random numbers both sides have their own: none, or all, are dropped.
+    sized(`Dropout${dims}d`, dims, (draw) => [draw.random.pick([0, 1])]),
+    // Where more is wrapped or mirrored than cropping leaves, PyTorch has what memory holds.
+    ...['ReflectionPad', 'ReplicationPad', 'CircularPad'].map((name) =>
+      sized(`${name}${dims}d`, dims, (draw) => [paddingOf(draw, dims, 0)]),
+    ),
+    sized(`ZeroPad${dims}d`, dims, (draw) => [paddingOf(draw, dims, -1)]),
+    sized(`ConstantPad${dims}d`, dims, (draw) => [paddingOf(draw, dims, -1), draw.random.pick([0, 1.5, -2])]),
+  ]),
   {
     name: 'Linear',
     draw: (draw) => {
@@ -240,6 +274,7 @@ const layers: readonly Layer[] = [
 const PLAIN: ReadonlySet<string> = new Set([
   ...['ReLU', 'Sigmoid', 'Tanh', 'GELU', 'SiLU', 'LeakyReLU', 'Softmax', 'LogSoftmax', 'Flatten', 'Dropout'],
   ...['MaxPool2d', 'AvgPool2d', 'AdaptiveAvgPool2d'],
+  ...layers.map(({ name }) => name).filter((name) => /^Dropout|Pad\dd$/.test(name)),
 ]);
 
 function formOf(random: Random, { forms, more = [] }: Drawn): Form {

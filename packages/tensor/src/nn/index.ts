@@ -20,7 +20,8 @@ export {
 } from './conv.ts';
 export { Embedding, type EmbeddingOptions } from './embedding.ts';
 export { EmbeddingBag, type EmbeddingBagOptions } from './embedding-bag.ts';
-export { Dropout } from './dropout.ts';
+export { Dropout, Dropout1d, Dropout2d, Dropout3d } from './dropout.ts';
+export * from './padding.ts';
 export { fromLayers, LayersModule, type LayersModelLike, type LayersWeight } from './from-layers.ts';
 export { Upsample, UpsamplingBilinear2d, UpsamplingNearest2d } from './upsample.ts';
 export { Linear } from './linear.ts';

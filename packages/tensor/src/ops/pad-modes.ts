@@ -42,10 +42,16 @@ function sources(n: number, before: number, after: number, mode: PadMode): numbe
       `pad: padding size should be at most ${most} for mode '${mode}' and a dimension of ${n}, but got (${before}, ${after})`,
     );
   const size = n + before + after;
-  if (size < 1) throw new ShapeError(`pad: (${before}, ${after}) leaves nothing of a dimension of ${n}`);
+  // What is cropped is at no other end either, as in PyTorch.
+  const [first, last] = [Math.max(0, -before), n - Math.max(0, -after)];
+  if (size < 1 || (mode === 'circular' && first >= last))
+    throw new ShapeError(`pad: (${before}, ${after}) leaves nothing of a dimension of ${n}`);
   return Array.from({ length: size }, (_, i) => {
     const at = i - before;
-    if (mode === 'circular') return ((at % n) + n) % n;
+    if (mode === 'circular') {
+      const left = last - first;
+      return first + ((((at - first) % left) + left) % left);
+    }
     if (mode === 'replicate') return Math.min(Math.max(at, 0), n - 1);
     const mirrored = Math.abs(at);
     return mirrored >= n ? 2 * (n - 1) - mirrored : mirrored;

@@ -5,7 +5,9 @@ const FILES: Readonly<Record<string, string>> = {
   linear: 'Linear Identity',
   conv: 'Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d',
   pooling: 'AdaptiveAvgPool1d AdaptiveAvgPool2d AvgPool1d AvgPool2d MaxPool1d MaxPool2d',
-  dropout: 'Dropout',
+  dropout: 'Dropout Dropout1d Dropout2d Dropout3d',
+  padding:
+    'CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d',
   container: 'ModuleDict ModuleList ParameterDict ParameterList Sequential',
   rnn: 'GRU LSTM RNN GRUCell LSTMCell RNNCell',
   sparse: 'Embedding EmbeddingBag',
