@@ -29,15 +29,16 @@ export async function agreeOn(
   throw new Error(text);
 }
 
-/** Sums of whole numbers over the group. */
+/** Sums of whole numbers over the group; with `bucket` beside what is called for buckets, as one more of them. */
 export async function sumOf(
   group: ProcessGroup,
   values: ArrayLike<number>,
   { call, signal }: Calls,
   tags: Tags,
+  bucket?: number,
 ): Promise<number[]> {
   const brought = tensor(Float64Array.from(values));
-  const mean = await call(tags, undefined, () => group.allReduce(brought, 'mean', { signal, tags }));
+  const mean = await call(tags, bucket, () => group.allReduce(brought, 'mean', { signal, tags }));
   const sums = Array.from(mean.dataSync() as Float64Array, (value) => Math.round(value * group.size));
   // A group of the program's may have kept them.
   if (partReduceOf(group) !== undefined) for (const done of [brought, mean]) done.release();

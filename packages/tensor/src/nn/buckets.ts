@@ -1,6 +1,6 @@
 /** @file The buckets of a data-parallel pass: which parameters travel together, and their gradients as one vector. */
 import { noGrad } from '../autograd/record.ts';
-import { zeros } from '../creation.ts';
+import { tensor, zeros } from '../creation.ts';
 import { dtypes } from '../dtype.ts';
 import { concat } from '../ops/join.ts';
 import { sparseCooTensor } from '../ops/sparse/coo.ts';
@@ -65,23 +65,29 @@ export class Bucket implements GradBucket {
   readonly index: number;
   readonly isLast: boolean;
   readonly tags: Tags;
+  /** Which of the parameters have a gradient here. The others count as zero, so that all workers agree. */
+  readonly present: readonly boolean[];
   private readonly plan: BucketPlan;
+  private readonly isMarked: boolean;
   private readonly flat: Tensor;
   private sent: Tensor | undefined;
   private over: AbortSignal | undefined;
 
-  /** A parameter without a gradient counts as zero, so that all workers agree. */
+  /** `isMarked`: behind the gradients it says for each parameter whether it has one here, so that the group's mean says whether any member has. */
   constructor(
     index: number,
     isLast: boolean,
     plan: BucketPlan,
     gradientOf: (p: Parameter) => Tensor | null,
     tags: Tags,
+    isMarked: boolean,
   ) {
     this.tags = tags;
     this.index = index;
     this.isLast = isLast;
     this.plan = plan;
+    this.isMarked = isMarked;
+    this.present = plan.parameters.map((p) => gradientOf(p) !== null);
     this.flat = noGrad(() => (plan.sparse ? this.sparseOf(gradientOf) : this.denseOf(gradientOf)));
   }
 
@@ -107,7 +113,12 @@ export class Bucket implements GradBucket {
   private denseOf(gradientOf: (p: Parameter) => Tensor | null): Tensor {
     const lineOf = (p: Parameter): Tensor =>
       gradientOf(p)?.detach().toDense().reshape([p.size]) ?? zeros([p.size], { dtype: p.dtype });
-    return sweep(() => concat(this.plan.parameters.map(lineOf)));
+    return sweep(() => this.withMarks(this.plan.parameters.map(lineOf)));
+  }
+
+  private withMarks(lines: readonly Tensor[]): Tensor {
+    const dtype = (lines[0] as Tensor).dtype;
+    return concat(this.isMarked ? [...lines, tensor(this.present.map(Number), { dtype })] : lines);
   }
 
   buffer(): Tensor {
@@ -124,23 +135,33 @@ export class Bucket implements GradBucket {
 
   /** What a group reduces: other members' sparse gradients have other indices. */
   dense(): Tensor {
-    return (this.sent = this.plan.sparse ? noGrad(() => this.flat.toDense()) : this.flat);
+    const line = (): Tensor => this.flat.toDense().reshape([this.flat.size]);
+    return (this.sent = this.plan.sparse ? noGrad(() => sweep(() => this.withMarks([line()]))) : this.flat);
   }
 
-  /** The parts of an answer, a copy for each parameter. `owned`: nobody else has the answer or the buffer, and both are freed. */
-  parts(result: Tensor, owned: boolean): Combined[] {
+  /**
+   * The parts of an answer, a copy for each parameter that is `used`: that any member has a gradient of. `owned`: nobody else has the answer or
+   * the buffer, and both are freed.
+   */
+  parts(result: Tensor, owned: boolean, used = this.usedIn(result)): Combined[] {
     const { parameters, sparse } = this.plan;
-    if (sparse) {
+    if (sparse && !this.isMarked) {
       const [only] = parameters as [Parameter];
       if (!sameShape(result.shape, only.shape)) throw sizeError(result, only);
-      const ours = owned && result !== this.flat;
-      if (ours) for (const done of [this.flat, this.sent]) done?.release();
-      return [[only, result, ours]];
+      return used[0] === true ? [[only, result, owned && result !== this.flat]] : [];
     }
-    if (result.size !== this.flat.size) throw sizeError(result, this.flat);
-    const parts = sweep(() => this.split(result.toDense()).map((part) => part.clone()));
-    if (owned) for (const done of [result, this.flat]) done.release();
-    return parts.map((part, i) => [parameters[i] as Parameter, part, owned]);
+    const sent = this.sent ?? this.flat;
+    if (result.size !== sent.size) throw sizeError(result, sent);
+    const parts = sweep(() => this.split(result.toDense()).map((part, i) => (used[i] === true ? part.clone() : null)));
+    if (owned) for (const done of [result, sent, this.flat]) done.release();
+    return parts.flatMap((part, i) => (part === null ? [] : [[parameters[i] as Parameter, part, owned]]));
+  }
+
+  private usedIn(result: Tensor): readonly boolean[] {
+    const { present, isMarked } = this;
+    if (!isMarked || present.every((has) => has)) return present;
+    const marks = (): Tensor => result.narrow(0, result.size - present.length, present.length).gt(0);
+    return sweep(marks).toArray() as boolean[];
   }
 
   private split(flat: Tensor): Tensor[] {

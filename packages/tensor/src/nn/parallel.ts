@@ -180,10 +180,12 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   ): Promise<Combined[] | undefined> {
     const pass = ++this.pass;
     const isJoined = this.joined !== undefined;
+    // A hook is given gradients and nothing else.
+    const isMarked = !this.alone && this.hook === undefined;
     const bucketed = (plans: readonly BucketPlan[], of: GradientOf): readonly Bucket[] =>
       plans.map((plan, i) => {
         const about = { ...tags, ...this.tagsOf(pass, i) };
-        return new Bucket(i, i === plans.length - 1, plan, of, about);
+        return new Bucket(i, i === plans.length - 1, plan, of, about, isMarked);
       });
     const plans = this.planned(gradientOf);
     const ready = plans && bucketed(plans, gradientOf);
@@ -196,11 +198,13 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
         // A pass that was under way may have agreed on it.
         const buckets = ready ?? bucketed(this.planned(own) ?? (await this.agreedPlan(own, calls, layout)), own);
         calls.signal.throwIfAborted();
-        const results = await startInOrder(buckets, await calls.room(), (bucket) =>
-          this.exchanges.together(() => this.send(bucket, calls)),
-        );
+        const room = await calls.room();
+        const [results, used] = await Promise.all([
+          startInOrder(buckets, room, (bucket) => this.exchanges.together(() => this.send(bucket, calls))),
+          isMarked || this.alone ? undefined : this.usedOf(buckets, calls, pass),
+        ]);
         const owned = this.hook === undefined && (this.alone || this.partReduce !== undefined);
-        return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned)));
+        return noGrad(() => buckets.flatMap((bucket, i) => bucket.parts(results[i] as Tensor, owned, used?.[i])));
       }, signal);
     } finally {
       for (const copy of kept?.values() ?? []) copy.release();
@@ -211,6 +215,14 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private async countActive(active: boolean, calls: Calls, pass: number): Promise<number> {
     const [count] = await sumOf(this.group as ProcessGroup, [active ? 1 : 0], calls, this.tagsOf(pass, 'who is there'));
     return count as number;
+  }
+
+  /** Which parameters of each bucket any worker has a gradient of, asked beside the hooks. */
+  private async usedOf(buckets: readonly Bucket[], calls: Calls, pass: number): Promise<boolean[][]> {
+    const own = buckets.flatMap(({ present }) => present.map(Number));
+    const about = this.tagsOf(pass, 'who has gradients');
+    const sums = await sumOf(this.group as ProcessGroup, own, calls, about, buckets.length);
+    return buckets.map(({ present }) => sums.splice(0, present.length).map((count) => count > 0));
   }
 
   private tagsOf(pass: number, bucket: string | number): Tags {
