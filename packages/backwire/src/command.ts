@@ -22,6 +22,8 @@ usage: backwire --version
  */
 export async function command(argv: readonly string[]): Promise<number> {
   const [name, ...rest] = argv;
+  // Nobody has to read what is said (`| head`).
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
   try {
     switch (name) {
       // Each loads what it needs: some of them are run very often.

@@ -173,6 +173,7 @@ class Attempt {
       return;
     }
     this.stoppedBy = by;
+    for (const worker of this.workers) worker.hurry();
     this.stop(by);
   }
 

@@ -118,6 +118,10 @@ describe('launchOptions', () => {
     [['-r', '0:1,x'], "flag --redirects: '0:1,x' is neither"],
     [['--signals-to-handle', 'SIGNOPE'], "there is no signal 'SIGNOPE'"],
     [['--signals-to-handle', 'SIGTERM,SIGKILL'], "flag --signals-to-handle: no process can handle 'SIGKILL'"],
+    [
+      ['--rdzv-conf', 'timeout=9,jointimeout=3'],
+      "flag --rdzv-conf: there is no 'jointimeout'; did you mean 'join_timeout'?",
+    ],
     [['--stop-grace', 'soon'], "flag --stop-grace: 'soon' is not a number of seconds"],
   ])('refuses %j', (argv, message) => {
     expect(() => options(argv)).toThrow(message);

@@ -4,6 +4,8 @@ import { nearestName } from '@backwire/rpc/internal';
 import { codeOf, LaunchError, UsageError } from './errors.ts';
 import { describeFlags, parseFlags, strayFlag, type ParsedFlags } from './flags.ts';
 import { launch } from './launch.ts';
+import { UNREAD_MS } from './limits.ts';
+import { consoleOf } from './output.ts';
 import { watchStarter } from './parent.ts';
 import { launchOptions, processesOf } from './run-command.ts';
 import { findScheduler, type Scheduler } from './scheduler-environment.ts';
@@ -26,6 +28,8 @@ flags, written with dashes or underscores, each also read from PET_<NAME>:
  * @param argv what follows the command's name.
  */
 export async function main(argv: readonly string[]): Promise<number> {
+  // Nobody has to read what is said (`| head`).
+  for (const stream of [process.stdout, process.stderr]) consoleOf(stream);
   try {
     return await dispatch(argv);
   } catch (error) {
@@ -80,9 +84,25 @@ async function run(argv: readonly string[]): Promise<number> {
   });
   const onGroup = (address: string): void => void process.stdout.write(`backwire: the group is at ${address}\n`);
   const options = { ...launchOptions(flags, schedulerOf(flags)), signal: abandoned.signal, onGroup };
+  if (options.logDir !== undefined && !flags.values.has('log-dir'))
+    process.stderr.write(`backwire: the logs are in ${options.logDir}\n`);
   const result = await launch(options).finally(unwatch);
   if (result.report !== undefined) process.stderr.write(`${result.report}\n`);
+  const isStopped = result.failure === undefined && result.exitCode > 128;
+  if (isStopped) endUnread(result.exitCode);
   return result.exitCode;
+}
+
+/** Told to end: what is written and nobody reads does not keep this process. */
+function endUnread(exitCode: number): void {
+  const unread = (): number => process.stdout.writableLength + process.stderr.writableLength;
+  let before = unread();
+  const timer = setInterval(() => {
+    const now = unread();
+    if (now === before) process.exit(exitCode);
+    before = now;
+  }, UNREAD_MS);
+  timer.unref();
 }
 
 /** A scheduler counts only where the command line does not say otherwise. */

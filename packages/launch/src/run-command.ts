@@ -2,7 +2,7 @@
 import { availableParallelism, tmpdir } from 'node:os';
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
-import { withoutPassword } from '@backwire/rpc/internal';
+import { nearestName, withoutPassword } from '@backwire/rpc/internal';
 import { UsageError } from './errors.ts';
 import type { ParsedFlags } from './flags.ts';
 import type { LaunchOptions } from './options.ts';
@@ -39,6 +39,9 @@ export function launchOptions(flags: ParsedFlags, scheduler?: Scheduler): Launch
   if (grace !== undefined) options.stopGraceMs = seconds('stop-grace', grace) * 1000;
   const interval = values.get('monitor-interval');
   if (interval !== undefined) seconds('monitor-interval', interval);
+  // Last: a mistake leaves no folder.
+  const hasFiles = options.redirects !== undefined || options.tee !== undefined;
+  if (hasFiles) options.logDir ??= mkdtempSync(join(tmpdir(), 'backwire-logs-'));
   return options;
 }
 
@@ -109,14 +112,21 @@ function membershipOf(text: string | undefined): 'static' | 'dynamic' {
   throw new UsageError(`flag --membership: '${text}' is neither static nor dynamic`);
 }
 
+/** Those that are like one of ours. */
+const TORCHRUNS_KEYS: ReadonlySet<string> = new Set(['timeout', 'read_timeout', 'close_timeout']);
+
 /** 'join_timeout' and 'last_call_timeout', in seconds, among the pairs of --rdzv-conf; torchrun's other keys mean nothing here. */
 function rendezvousConf(conf: string | undefined): Partial<LaunchOptions> {
   const found: Partial<LaunchOptions> = {};
   for (const pair of conf?.split(',') ?? []) {
     const [key, value, ...rest] = pair.split('=');
     if (value === undefined || rest.length > 0) throw new UsageError(`flag --rdzv-conf: '${pair}' is not KEY=VALUE`);
-    if (key?.trim() === 'join_timeout') found.joinTimeoutMs = seconds('rdzv-conf', value) * 1000;
-    if (key?.trim() === 'last_call_timeout') found.lastCallMs = seconds('rdzv-conf', value) * 1000;
+    const name = key?.trim() ?? '';
+    const near = TORCHRUNS_KEYS.has(name) ? undefined : nearestName(name, ['join_timeout', 'last_call_timeout']);
+    if (name === 'join_timeout') found.joinTimeoutMs = seconds('rdzv-conf', value) * 1000;
+    else if (name === 'last_call_timeout') found.lastCallMs = seconds('rdzv-conf', value) * 1000;
+    else if (near !== undefined)
+      throw new UsageError(`flag --rdzv-conf: there is no '${name}'; did you mean '${near}'?`);
   }
   return found;
 }
@@ -129,7 +139,6 @@ function output(values: ReadonlyMap<string, string>, processes: number): Partial
   if (tee !== undefined) options.tee = parseStreams('tee', tee, processes);
   const logDir = values.get('log-dir');
   if (logDir !== undefined) options.logDir = logDir;
-  else if (redirects !== undefined || tee !== undefined) options.logDir = mkdtempSync(join(tmpdir(), 'backwire-logs-'));
   const filter = values.get('local-ranks-filter');
   if (filter !== undefined && filter !== '') {
     const flag = 'local-ranks-filter';

@@ -6,6 +6,7 @@ import { findKeys, MAX_TIMER_MS, newId, newSecret } from '@backwire/rpc/internal
 import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_LAST_CALL_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
 import type { LaunchOptions } from './options.ts';
+import { consoleOf } from './output.ts';
 import type { StreamsOf } from './output-spec.ts';
 import { placeOf } from './rendezvous-address.ts';
 import type { StartedWorker } from './worker-process.ts';
@@ -80,7 +81,9 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
   if (needsFiles && options.logDir === undefined) throw new UsageError('redirects and tee need a log directory');
   if (several && masterPort === 0)
     throw new UsageError('a group over several hosts needs a master port that all of them know');
-  const stderr = options.stderr ?? process.stderr;
+  const { stdout = process.stdout, stderr = process.stderr } = options;
+  // From the first line on: what nobody reads may not end the group.
+  for (const stream of [stdout, stderr]) consoleOf(stream);
   return {
     processes,
     program: options.program,
@@ -108,7 +111,7 @@ export function launchSettings(options: LaunchOptions): LaunchSettings {
     redirects: options.redirects,
     tee: options.tee,
     logFolder: options.logDir === undefined ? undefined : join(options.logDir, runId),
-    stdout: options.stdout ?? process.stdout,
+    stdout,
     stderr,
     signals: (options.signals ?? DEFAULT_SIGNALS).map((signal) => handledSignal('signals', signal)),
     signal: options.signal ?? new AbortController().signal,

@@ -1,8 +1,9 @@
 /** @file One worker: spawned in a process group of its own, its output read, its end awaited. */
 import { spawn, type ChildProcess } from 'node:child_process';
+import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { messageOf } from './errors.ts';
-import { OUTPUT_GRACE_MS } from './limits.ts';
+import { OUTPUT_GRACE_MS, UNREAD_MS } from './limits.ts';
 import { eachLine, Tail } from './output.ts';
 import type { ProgramCommand } from './program.ts';
 
@@ -65,6 +66,7 @@ export class WorkerProcess {
   private readonly startedAt = Date.now();
   private readonly tail = new Tail();
   private running = true;
+  private isHurried = false;
 
   /** `onExit` is called at the moment of the end, before the rest of the output is read. */
   constructor(spec: WorkerSpec, onExit: (worker: WorkerProcess, end: WorkerEnd) => void) {
@@ -103,6 +105,11 @@ export class WorkerProcess {
     }
   }
 
+  /** Once it has ended, output that nobody takes is waited for a while only. */
+  hurry(): void {
+    this.isHurried = true;
+  }
+
   private read(stream: 'stdout' | 'stderr', source: Readable): void {
     const { output } = this.spec;
     source.on('data', (bytes: Buffer) => output.onBytes(stream, bytes, source));
@@ -110,6 +117,11 @@ export class WorkerProcess {
       if (stream === 'stderr') this.tail.push(line);
       output.onLine(stream, line, source);
     });
+  }
+
+  private get bytesRead(): number {
+    const { stdout, stderr } = this.child as { stdout: Partial<Socket> | null; stderr: Partial<Socket> | null };
+    return (stdout?.bytesRead ?? 0) + (stderr?.bytesRead ?? 0);
   }
 
   private watch(onExit: (worker: WorkerProcess, end: WorkerEnd) => void): Promise<WorkerExit> {
@@ -138,9 +150,15 @@ export class WorkerProcess {
       });
       child.on('exit', (code, signal) => {
         left(code, signal, undefined);
+        let read = this.bytesRead;
+        let unread = 0;
         const timer = setInterval(() => {
+          const before = read;
+          read = this.bytesRead;
+          unread = read === before ? unread + OUTPUT_GRACE_MS : 0;
+          const isPaused = child.stdout?.isPaused() === true || child.stderr?.isPaused() === true;
           // Paused: there is more to read once the console has caught up.
-          if (child.stdout?.isPaused() === true || child.stderr?.isPaused() === true) return;
+          if (isPaused && !(this.isHurried && unread > UNREAD_MS)) return;
           clearInterval(timer);
           child.stdout?.destroy();
           child.stderr?.destroy();
