@@ -7,6 +7,8 @@ import type { Tags, Turn } from './replicas.ts';
 export interface Calls {
   /** Fires when the exchange has failed. */
   readonly signal: AbortSignal;
+  /** The members, by rank; undefined where nobody knows their names. */
+  readonly workers: readonly string[] | undefined;
   /** How much may be under way at once. */
   readonly room: () => Room | Promise<Room>;
   /** Runs what calls the group, or anything else of a program that may. @throws the cause as soon as the exchange has failed. */
@@ -121,6 +123,7 @@ function callsOf(seat: ReplicaSeat | undefined, exchange: number, signal: AbortS
   failed.catch(() => undefined);
   return {
     signal,
+    workers: seat?.workers,
     room: () => {
       const room = seat?.room() ?? MOST_ROOM;
       return room instanceof Promise ? Promise.race([room, failed]) : room;

@@ -5,7 +5,7 @@ import { runBackward } from '../autograd/backward/engine.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { untracked } from '../scope.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
-import { agreeOn, sumOf } from './agreements.ts';
+import { agreeOn, oneOf, sumOf } from './agreements.ts';
 import { Bucket, planBuckets, type BucketPlan, type Combined, type GradBucket } from './buckets.ts';
 import { Exchanges, type Calls } from './exchanges.ts';
 import { startInOrder } from './in-order.ts';
@@ -64,22 +64,24 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   }
 
   /**
-   * Copies the parameters of the worker with rank `from` to all: call it on every worker before training.
-   * @throws Error on all of them where their parameters or their `from` are not the same, or no member has that rank.
+   * Copies the parameters and buffers of the worker with rank `from` to all: call it on every worker before training. In passes buffers, such
+   * as the running mean of a `BatchNorm1d`, are each worker's own.
+   * @throws Error on all of them where their parameters, buffers or `from` are not the same, or no member has that rank.
    */
   async synchronize(from = 0): Promise<void> {
     const { group, exchanges } = this;
     if (group === undefined || group.size === 1) return;
-    const parameters = this.module.parameters();
+    const { module } = this;
+    const [parameters, buffers] = [module.namedParameters(), module.namedBuffers()];
     const tags = this.tagsOf(this.pass, 'synchronize');
     await exchanges.run(async (calls) => {
       if (!Number.isInteger(from) || from < 0 || from >= group.size) throw new RangeError(`no member has rank ${from}`);
-      await agreeOn(group, parameters, [], calls, tags);
-      for (const parameter of parameters) {
+      await agreeOn(group, { parameters, buffers }, [], calls, tags);
+      for (const [, copied] of [...parameters, ...buffers]) {
         const { signal } = calls;
-        const own = parameter.detach();
+        const own = copied.detach();
         const value = await calls.call(tags, undefined, () => group.broadcast(own, from, { signal }));
-        noGrad(() => parameter.copy_(value));
+        noGrad(() => copied.copy_(value));
         // A group of the program's may have kept them.
         if (this.partReduce !== undefined) for (const done of [own, value]) done.release();
       }
@@ -141,29 +143,40 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
   /**
    * For workers with unequal numbers of batches: every worker runs its own loop in `fn`; those that end first answer the others' passes
-   * with zeros, which still count in the mean, until all have ended. Then all take the parameters of the worker with most passes.
+   * with zeros, which still count in the mean, until all have ended. Then all take the parameters and buffers of the worker with most passes.
    * Inside, each pass asks first who is still there: one more small all-reduce. When `fn` throws, the others are told in their next pass.
+   * @param beside other models that are trained in the same loop, each over a process group of its own; the loops make passes with them all
+   *   in the same order until they end
    */
-  async join<T>(fn: () => Promise<T>): Promise<T> {
-    const { group } = this;
-    if (group === undefined || group.size === 1) return fn();
-    if (this.joined !== undefined) throw new TypeError('join() is already running');
-    const state = (this.joined = { passes: 0 });
-    const loop = async (): Promise<T> => {
-      const result = await fn();
-      while ((await this.exchange(() => null, {}, false)) !== undefined);
-      const own = new Float64Array(group.size);
-      own[group.rank] = state.passes;
-      const tags = this.tagsOf(this.pass, 'passes');
-      const passes = await this.exchanges.run((calls) => sumOf(group, own, calls, tags));
-      await this.synchronize(passes.indexOf(Math.max(...passes)));
-      return result;
-    };
+  async join<T>(fn: () => Promise<T>, ...beside: readonly DistributedDataParallel<Module & Callable>[]): Promise<T> {
+    const all = [this, ...beside].filter((model) => !model.alone);
+    if (all.some(({ joined }) => joined !== undefined)) throw new TypeError('join() is already running');
+    const lines = all.map(({ group, exchanges }) => exchanges.turn.line || group);
+    if (new Set(lines).size < lines.length)
+      throw new TypeError(
+        'join() of several models needs a processGroup() for each: passes over one are made in one order',
+      );
+    for (const model of all) model.joined = { passes: 0 };
     try {
-      return await this.exchanges.together(loop);
+      const result = await fn();
+      await Promise.all(all.map((model) => model.exchanges.together(() => model.answerOthers())));
+      return result;
+    } catch (error) {
+      for (const model of all) model.fail(error);
+      throw error;
     } finally {
-      this.joined = undefined;
+      for (const model of all) model.joined = undefined;
     }
+  }
+
+  /** The loop of this worker has ended: answers the passes of the others until theirs have, too. */
+  private async answerOthers(): Promise<void> {
+    const group = this.group as ProcessGroup;
+    while ((await this.exchange(() => null, {}, false)) !== undefined);
+    const own = oneOf(group, this.joined?.passes ?? 0);
+    const tags = this.tagsOf(this.pass, 'passes');
+    const passes = await this.exchanges.run((calls) => sumOf(group, own, calls, tags));
+    await this.synchronize(passes.indexOf(Math.max(...passes)));
   }
 
   private async combine(gradientOf: GradientOf, options: PassOptions = {}): Promise<Combined[]> {
@@ -279,10 +292,11 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   private async agreedPlan(gradientOf: GradientOf, calls: Calls, tags: Tags): Promise<readonly BucketPlan[]> {
     const group = this.group as ProcessGroup;
     // All of them, those too that need no gradient here: another member's may be others.
-    const all = this.module.parameters();
+    const parameters = this.module.namedParameters();
+    const all = parameters.map(([, p]) => p);
     const sparse = all.map((p) => Number(p.requiresGrad && isSparse(gradientOf(p))));
     const hooks = this.hook === undefined ? 0 : 1;
-    const [hooked = 0, ...flags] = await agreeOn(group, all, [hooks, ...sparse], calls, tags);
+    const [hooked = 0, ...flags] = await agreeOn(group, { parameters }, [hooks, ...sparse], calls, tags);
     if (hooked !== hooks * group.size)
       throw new Error(
         `the replicas of this group have a communication hook on some of its workers only, ${hooks === 0 ? 'not' : 'also'} here`,
