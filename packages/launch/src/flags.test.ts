@@ -28,6 +28,20 @@ describe('parseFlags', () => {
     }
   });
 
+  it("knows torchrun's names for what has another name here, and says what it has not", () => {
+    for (const parsed of [parse(['--shutdown-timeout', '9', 'p.ts']), parse(['p.ts'], { PET_SHUTDOWN_TIMEOUT: '9' })])
+      expect(parsed.values.get('stop-grace')).toBe('9');
+    expect(parse(['p.ts'], { PET_NO_PYTHON: '1' }).values.get('no-node')).toBe('true');
+    const foreign = [
+      'numa-binding',
+      'logs_specs',
+      'duplicate-stdout-filters',
+      'event-log-handler',
+      'virtual-local-rank',
+    ];
+    for (const flag of foreign) expect(() => parse([`--${flag}=x`, 'p.ts'])).toThrow(`flag --${flag}=x: `);
+  });
+
   it('lets the command line win over the environment', () => {
     expect(parse(['--nproc-per-node', '2', 'p.ts'], { PET_NPROC_PER_NODE: '8' }).values.get('nproc-per-node')).toBe(
       '2',

@@ -64,13 +64,22 @@ export const FLAGS: readonly Flag[] = [
 const BY_NAME = new Map(FLAGS.map((flag) => [flag.name, flag]));
 const BY_SHORT = new Map(FLAGS.flatMap((flag) => (flag.short === undefined ? [] : [[flag.short, flag] as const])));
 /** torchrun's names for what has another name here. */
-const ALIASES = new Map([['no-python', 'no-node']]);
+const ALIASES = new Map([
+  ['no-python', 'no-node'],
+  ['shutdown-timeout', 'stop-grace'],
+]);
 /** What torchrun has and this cannot mean. */
-const FOREIGN = new Map([
+const FOREIGN: ReadonlyMap<string, string> = new Map([
   ['module', 'there are no Python modules here: give the path of the program'],
   ['m', 'there are no Python modules here: give the path of the program'],
   ['run-path', 'give the path of the program'],
   ['start-method', 'workers are always processes of their own'],
+  ['numa-binding', 'there are no GPUs here to be near to: start the program by numactl, with --no-node'],
+  ['virtual-local-rank', 'LOCAL_RANK is always that of the worker on its host'],
+  ...['logs-specs', 'duplicate-stdout-filters', 'duplicate-stderr-filters'].map(
+    (name) => [name, 'output goes to files by --redirects, --tee and --log-dir'] as const,
+  ),
+  ['event-log-handler', 'what happens is told by launch() and its onStart'],
 ]);
 
 /**
@@ -125,13 +134,18 @@ export function describeFlags(): string {
 function fromEnvironment(env: NodeJS.ProcessEnv): Map<string, string> {
   const values = new Map<string, string>();
   for (const flag of FLAGS) {
-    const value = env[`PET_${flag.name.replaceAll('-', '_').toUpperCase()}`];
-    if (value === undefined || value === '') continue;
+    const names = [flag.name, ...aliasesOf(flag.name)];
+    const value = names.map((name) => env[`PET_${name.replaceAll('-', '_').toUpperCase()}`]).find((one) => !!one);
+    if (value === undefined) continue;
     // torchrun reads a switch's variable as a number or a truth value.
     if (flag.value === undefined) values.set(flag.name, /^(1|true|yes)$/i.test(value) ? 'true' : 'false');
     else values.set(flag.name, value);
   }
   return values;
+}
+
+function aliasesOf(name: string): string[] {
+  return [...ALIASES].flatMap(([alias, of]) => (of === name ? [alias] : []));
 }
 
 function lookUp(token: string): { flag: Flag; inline: string | undefined } {
