@@ -86,6 +86,25 @@ it('frees what each pass leaves, without the collector', async () => {
   expect(withPass - alone).toBeLessThan(large);
 });
 
+it('frees the gradients that it makes of what a hook answers', async () => {
+  const all = replicas();
+  for (const replica of all) replica.registerCommHook(null, (_, bucket) => bucket.buffer());
+  const xs = batches();
+  const step = async (): Promise<void> => {
+    for (const replica of all) replica.zeroGrad();
+    const losses = all.map((replica, rank) => lossOf(replica, xs[rank] as Tensor));
+    await Promise.all(all.map((replica, rank) => replica.backward(losses[rank] as Tensor)));
+    for (const loss of losses) loss.dispose();
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  await step();
+  const before = memory().bytes;
+  for (let i = 0; i < 10; i++) await step();
+  // The buffer of each pass is the hook's.
+  const buffers = 10 * all.length * 300 * 150 * 4;
+  expect(memory().bytes - before).toBeLessThan(1.5 * buffers);
+});
+
 it('leaves a gradient that the program has looked at as it was', async () => {
   const xs = batches();
   const all = replicas();

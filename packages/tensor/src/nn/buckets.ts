@@ -154,7 +154,7 @@ export class Bucket implements GradBucket {
     if (result.size !== sent.size) throw sizeError(result, sent);
     const parts = sweep(() => this.split(result.toDense()).map((part, i) => (used[i] === true ? part.clone() : null)));
     if (owned) for (const done of [result, sent, this.flat]) done.release();
-    return parts.flatMap((part, i) => (part === null ? [] : [[parameters[i] as Parameter, part, owned]]));
+    return parts.flatMap((part, i) => (part === null ? [] : [[parameters[i] as Parameter, part, true]]));
   }
 
   private usedIn(result: Tensor): readonly boolean[] {

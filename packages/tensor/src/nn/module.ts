@@ -1,4 +1,5 @@
 /** @file Module: a tree of parameters and buffers with a mode and a state dict. */
+import { clearGrad } from '../autograd/backward/accumulate.ts';
 import { noGrad } from '../autograd/record.ts';
 import { keep } from '../scope.ts';
 import type { Device } from '../device.ts';
@@ -229,7 +230,7 @@ export abstract class Module {
 
   /** Drops the gradients of all parameters. */
   zeroGrad(): void {
-    for (const parameter of this.parameters()) parameter.grad = null;
+    for (const parameter of this.parameters()) clearGrad(parameter);
   }
 
   /** Whether the parameters are to be trained. */

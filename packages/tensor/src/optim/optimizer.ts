@@ -3,6 +3,7 @@ import type { DeviceUpdate } from '../backends/backend.ts';
 import { asInt32 } from '../ops/indexing.ts';
 import { argument, freeArguments } from '../ops/kernels.ts';
 import { backendWorth } from '../backends/current.ts';
+import { clearGrad } from '../autograd/backward/accumulate.ts';
 import { noGrad } from '../autograd/record.ts';
 import { decode, isDifferentiable, type NumberArray } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
@@ -240,13 +241,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
 
   /** Drops the gradients: `grad` is null afterwards. */
   zeroGrad(): void {
-    for (const param of this.params) {
-      const { meta } = param;
-      if (meta === undefined) continue;
-      // Freed at once unless the program has asked for it and may hold it.
-      if (!meta.gradSeen) meta.grad?.release();
-      meta.grad = null;
-    }
+    for (const param of this.params) clearGrad(param);
   }
 
   /**

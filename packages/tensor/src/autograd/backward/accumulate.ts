@@ -26,6 +26,13 @@ export function replaceGrad(meta: AutogradMeta, grad: Tensor): void {
   meta.gradSeen = false;
 }
 
+/** Takes the gradient from a leaf; it is freed at once unless the program has asked for it and may hold it. */
+export function clearGrad({ meta }: Tensor): void {
+  if (meta === undefined) return;
+  if (!meta.gradSeen) meta.grad?.release();
+  meta.grad = null;
+}
+
 /** A gradient nothing else aliases: the one given when only the engine holds it, else a copy. */
 function own(grad: Tensor): Tensor {
   // A handle that is not a temporary is the program's own: what it gave to backward, or what a hook or function of its own returned.
