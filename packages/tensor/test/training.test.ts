@@ -171,6 +171,24 @@ const layers: Readonly<Record<string, Make>> = {
   AvgPool2d: ofImages(() => new nn.AvgPool2d(2)),
   AdaptiveAvgPool2d: ofImages(() => new nn.AdaptiveAvgPool2d(2)),
   Flatten: ofImages(() => new nn.Flatten()),
+  Dropout1d: ofSequences(() => new nn.Dropout1d(0.3)),
+  ZeroPad1d: ofSequences(() => new nn.ZeroPad1d(1)),
+  ConstantPad1d: ofSequences(() => new nn.ConstantPad1d(1, 0.5)),
+  ReflectionPad1d: ofSequences(() => new nn.ReflectionPad1d(1)),
+  ReplicationPad1d: ofSequences(() => new nn.ReplicationPad1d(1)),
+  CircularPad1d: ofSequences(() => new nn.CircularPad1d(1)),
+  Dropout2d: ofImages(() => new nn.Dropout2d(0.3)),
+  ZeroPad2d: ofImages(() => new nn.ZeroPad2d(1)),
+  ConstantPad2d: ofImages(() => new nn.ConstantPad2d(1, 0.5)),
+  ReflectionPad2d: ofImages(() => new nn.ReflectionPad2d(1)),
+  ReplicationPad2d: ofImages(() => new nn.ReplicationPad2d(1)),
+  CircularPad2d: ofImages(() => new nn.CircularPad2d(1)),
+  Dropout3d: ofVolumes(() => new nn.Sequential(new nn.Conv3d(2, 2, 1), new nn.Dropout3d(0.3))),
+  ZeroPad3d: ofVolumes(() => new nn.Sequential(new nn.Conv3d(2, 2, 1), new nn.ZeroPad3d(1))),
+  ConstantPad3d: ofVolumes(() => new nn.Sequential(new nn.Conv3d(2, 2, 1), new nn.ConstantPad3d(1, 0.5))),
+  ReflectionPad3d: ofVolumes(() => new nn.Sequential(new nn.Conv3d(2, 2, 1), new nn.ReflectionPad3d(1))),
+  ReplicationPad3d: ofVolumes(() => new nn.Sequential(new nn.Conv3d(2, 2, 1), new nn.ReplicationPad3d(1))),
+  CircularPad3d: ofVolumes(() => new nn.Sequential(new nn.Conv3d(2, 2, 1), new nn.CircularPad3d(1))),
   LSTM: (rows, width) => {
     const layer = new nn.LSTM(width, width, { layers: 2 });
     const [x, y] = [randn([3, rows, width]), randn([3, rows, width])];
@@ -308,7 +326,8 @@ const shared: Readonly<Record<string, Make>> = {
 };
 
 type Rule = (params: Tensor[]) => optim.Optimizer;
-const optimizers: Readonly<Record<Exclude<keyof typeof optim, 'Optimizer' | 'lrScheduler'>, Rule>> = {
+/** Those that take dense gradients. */
+const optimizers: Readonly<Record<Exclude<keyof typeof optim, 'Optimizer' | 'lrScheduler' | 'SparseAdam'>, Rule>> = {
   SGD: (p) => new optim.SGD(p, { lr: 0.05, momentum: 0.9, weightDecay: 0.01 }),
   Adam: (p) => new optim.Adam(p, { lr: 1e-3, eps: 1e-4 }),
   AdamW: (p) => new optim.AdamW(p, { lr: 1e-3, eps: 1e-4 }),
@@ -317,6 +336,13 @@ const optimizers: Readonly<Record<Exclude<keyof typeof optim, 'Optimizer' | 'lrS
   Adadelta: (p) => new optim.Adadelta(p, { lr: 0.1, eps: 1e-2 }),
   RMSprop: (p) => new optim.RMSprop(p, { lr: 1e-3, eps: 1e-3 }),
   Rprop: (p) => new optim.Rprop(p, { lr: 1e-4 }),
+  RAdam: (p) => new optim.RAdam(p, { lr: 1e-3, eps: 1e-4 }),
+};
+/** A sparse table, and what its rows are to be. */
+const tabled = (rows: number, width: number): Trial => {
+  const table = new nn.Embedding(width, width, { sparse: true });
+  const [ids, targets] = [bw.arange(rows).mul(7).remainder(width).to('int64'), randn([rows, width])];
+  return { params: table.parameters(), loss: () => bw.mseLoss(table.forward(ids), targets) };
 };
 
 const STEPS = 20;
@@ -379,6 +405,10 @@ describe.skipIf(backendName() === 'cpu')(`20 steps on ${backendName()} and on cp
     });
     it.each(Object.entries(optimizers))('%s', async (_name, rule) => {
       await expectSameTraining(() => between(() => new nn.Tanh())(rows, width), rule);
+    });
+    it('SparseAdam', async () => {
+      const rule: Rule = (p) => new optim.SparseAdam(p, { lr: 1e-2 });
+      await expectSameTraining(() => tabled(rows, width), rule);
     });
   });
 

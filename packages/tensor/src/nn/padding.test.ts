@@ -57,7 +57,7 @@ describe('dropout of channels', () => {
     const out = layer.forward(x);
     out.sum().backward();
     expect(x.grad?.equal(out)).toBe(true);
-    const count = shape.slice(0, channels).reduce((a, b) => a * b);
+    const count = shape.slice(0, channels).reduce((a: number, b) => a * b, 1);
     const rows = out.detach().reshape([count, -1]).toArray() as number[][];
     for (const row of rows) expect(new Set(row).size).toBe(1);
     const kept = rows.filter(([first]) => first !== 0);
