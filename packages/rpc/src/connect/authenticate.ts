@@ -97,7 +97,7 @@ class Run implements ByteSink {
       this.fail(
         new RpcError(
           'deadline-exceeded',
-          `${connection.remote} did not finish the handshake in ${timeoutMs} ms: ${UNANSWERED}`,
+          `${connection.remote} did not finish the handshake in ${Math.ceil(timeoutMs)} ms: ${UNANSWERED}`,
         ),
       );
     }, timeoutMs);

@@ -908,7 +908,7 @@ var Run = class {
 			mistaken: (claim) => mistaken(protection, claim, remote) ?? options.mistaken?.(claim)
 		});
 		this.timer = setTimeout(() => {
-			this.fail(new RpcError("deadline-exceeded", \`\${connection.remote} did not finish the handshake in \${timeoutMs} ms: \${UNANSWERED}\`));
+			this.fail(new RpcError("deadline-exceeded", \`\${connection.remote} did not finish the handshake in \${Math.ceil(timeoutMs)} ms: \${UNANSWERED}\`));
 		}, timeoutMs);
 	}
 	start() {
@@ -1264,6 +1264,8 @@ function replyError(body) {
 // src/stores/embedded-link.ts
 const PATIENCE_MS = 5e3;
 const SILENCE_MS = 3e4;
+const MOST_TIMES$1 = 4;
+const MAX_SENDS = 12;
 const DEAF_MS = 3e3;
 const FIRST_BACKOFF_MS$1 = 20;
 const MAX_BACKOFF_MS$1 = 1e3;
@@ -1279,6 +1281,7 @@ var EmbeddedLink = class {
 	nextId = 1;
 	connectedBefore = false;
 	lastError;
+	backoff = 0;
 	heardAt = 0;
 	silenceMs;
 	silence;
@@ -1308,16 +1311,15 @@ var EmbeddedLink = class {
 		this.start(connection);
 	}
 	async reconnect() {
-		let backoff = FIRST_BACKOFF_MS$1;
 		while (!this.closing.signal.aborted && this.connection === void 0) {
+			const { backoff } = this;
+			this.backoff = Math.min(Math.max(FIRST_BACKOFF_MS$1, backoff * 1.6), MAX_BACKOFF_MS$1);
+			if (backoff > 0) await this.pause(backoff / 2 + jitter(backoff));
 			try {
 				await this.connect();
-				return;
 			} catch (error) {
 				this.lastError = RpcError.from(error);
 			}
-			await this.pause(backoff / 2 + jitter(backoff));
-			backoff = Math.min(backoff * 1.6, MAX_BACKOFF_MS$1);
 		}
 	}
 	get isUp() {
@@ -1341,6 +1343,8 @@ var EmbeddedLink = class {
 				repeatable,
 				patient,
 				patience: void 0,
+				askedAt: performance.now(),
+				sends: 0,
 				sentAt: Infinity
 			};
 			if (this.connection !== void 0) this.transmit(id, request);
@@ -1379,6 +1383,7 @@ var EmbeddedLink = class {
 	}
 	transmit(id, request) {
 		this.sent.set(id, request);
+		request.sends++;
 		request.sentAt = performance.now();
 		if (!request.patient && this.silence === void 0) {
 			this.heardAt = performance.now();
@@ -1389,12 +1394,24 @@ var EmbeddedLink = class {
 	listenFor(ms) {
 		const watch = () => {
 			this.silence = void 0;
+			this.dropLost();
 			if (![...this.sent.values()].some((request) => !request.patient)) return;
 			const left = this.heardAt + this.silenceMs - performance.now();
 			if (left > 0) this.listenFor(left);
 			else this.connection?.destroy(new RpcError("unavailable", \`the store did not answer in \${this.silenceMs} ms\`));
 		};
 		this.silence = unref(setTimeout(watch, ms));
+	}
+	dropLost() {
+		for (const [id, request] of this.sent) {
+			if (request.patient || !this.isLost(request)) continue;
+			this.sent.delete(id);
+			const text = \`the store at \${this.options.endpoint} tells other things and has not answered in \${MOST_TIMES$1 * this.silenceMs} ms\`;
+			request.reject(new RpcError("unavailable", text, { executed: "maybe" }));
+		}
+	}
+	isLost({ askedAt }) {
+		return performance.now() - askedAt >= MOST_TIMES$1 * this.silenceMs;
 	}
 	queue(id, request) {
 		this.queued.set(id, request);
@@ -1415,31 +1432,35 @@ var EmbeddedLink = class {
 			const op = head.u8();
 			const length = head.u32();
 			const id = head.u32();
-			if (length > MAX_REPLY_BYTES) throw new RpcError("protocol-error", \`a reply of \${length} bytes\`);
+			if (length > MAX_REPLY_BYTES) throw new RpcError("protocol-error", \`a reply of \${length} bytes, at most \${MAX_REPLY_BYTES} are taken\`);
 			const body = new Reader(length === 0 ? new Uint8Array(0) : (yield length).slice());
 			if (op === Op.EVENT) this.events.event(id, body);
 			else if (op === Op.LEASE_LOST) this.events.leaseLost(id);
 			else if (op === Op.REPLY) this.onReply(id, body);
 			else throw new RpcError("protocol-error", \`an unknown frame \${op} from the store\`);
+			this.backoff = 0;
 		}
 	}
 	onReply(id, body) {
 		const request = this.sent.get(id);
 		if (request === void 0) return;
+		const refusal = body.u8() === 0 ? void 0 : replyError(body);
 		this.sent.delete(id);
-		if (body.u8() === 0) request.resolve(body);
-		else request.reject(replyError(body));
+		if (refusal === void 0) request.resolve(body);
+		else request.reject(refusal);
 	}
 	onDown(connection, error) {
 		if (this.connection !== connection) return;
 		this.connection = void 0;
-		this.lastError = new RpcError("unavailable", \`the connection to the store at \${this.options.endpoint} broke\`, {
+		const text = \`the connection to the store at \${this.options.endpoint} broke\${whyOf(error)}\`;
+		this.lastError = new RpcError("unavailable", text, {
 			executed: "maybe",
 			cause: error
 		});
 		for (const [id, request] of [...this.sent]) {
 			this.sent.delete(id);
-			if (request.repeatable) this.queue(id, request);
+			const isOver = !request.patient && (request.sends >= MAX_SENDS || this.isLost(request));
+			if (request.repeatable && !isOver) this.queue(id, request);
 			else request.reject(this.lastError);
 		}
 		this.reconnect();
@@ -1465,6 +1486,10 @@ var EmbeddedLink = class {
 		}
 	}
 };
+function whyOf(error) {
+	const known = rpcInfo(error);
+	return known === void 0 ? "" : \`: \${bareText(known.code, known.message)}\${known.code === "protocol-error" ? "; is that a store of this library?" : ""}\`;
+}
 function jitter(ms) {
 	return new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32 * ms;
 }

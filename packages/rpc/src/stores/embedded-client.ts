@@ -1,9 +1,9 @@
 /** @file The client of an embedded store: what the members of a group use. Runs in browsers too. */
-import { RpcError } from '../base/errors.ts';
+import { bareText, RpcError } from '../base/errors.ts';
 import type { Keys } from '../security/keys.ts';
 import type { TlsProof } from '../transports/tls.ts';
 import type { Transport } from '../transports/transport.ts';
-import { EmbeddedLink, type LinkOptions } from './embedded-link.ts';
+import { EmbeddedLink, type LinkOptions, type RequestOptions } from './embedded-link.ts';
 import type { StoreServer } from './embedded-server.ts';
 import { checkDelta, checkExpected, checkKeys, checkTtl, checkValue, closedError } from './checks.ts';
 import { keyLists, keyReads } from './key-reads.ts';
@@ -43,8 +43,15 @@ export async function connectStore(options: ConnectStoreOptions): Promise<Embedd
     return store;
   } catch (error) {
     await store.close();
-    throw error;
+    throw refusedBy(endpoint, error);
   }
+}
+
+/** Who listens there and is no store of this group says nothing of where that is. */
+function refusedBy(endpoint: string, error: unknown): unknown {
+  if (!(error instanceof RpcError) || (error.code !== 'unauthenticated' && error.code !== 'version-mismatch'))
+    return error;
+  return new RpcError(error.code, `the store at ${endpoint}: ${bareText(error.code, error.message)}`, { cause: error });
 }
 
 class EmbeddedLease extends RenewedLease<number> {
@@ -72,9 +79,7 @@ export class EmbeddedStore extends LeasingStore<EmbeddedLease> implements Ticket
   private readonly watchesOf = new Map<string, Watching>();
   private readonly server: StoreServer | undefined;
   private readonly tlsOf: ConnectStoreOptions['tlsOf'];
-  private readonly reads = keyReads(async (key) =>
-    optional(await this.link.request(Op.GET, [clientKey(key)], { repeatable: true })),
-  );
+  private readonly reads = keyReads((key) => this.ask(Op.GET, [clientKey(key)], { repeatable: true }, optional));
 
   private readonly lists = keyLists((prefix) => this.listOnce(prefix));
 
@@ -133,19 +138,22 @@ export class EmbeddedStore extends LeasingStore<EmbeddedLease> implements Ticket
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
-    return (await this.link.request(Op.ADD, [clientKey(key), i64(checkDelta(delta))], { repeatable: false })).i64();
+    const parts = [clientKey(key), i64(checkDelta(delta))];
+    return this.ask(Op.ADD, parts, { repeatable: false }, (reply) => reply.i64());
   }
 
   async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
     const former = checkExpected(expected);
     const before = former === null ? [u8(0)] : [u8(1), blob(former)];
     const parts = [clientKey(key), ...before, blob(checkValue(value)), u32(this.idOf(options?.lease) ?? 0)];
-    const reply = await this.link.request(Op.COMPARE_AND_SET, parts, { repeatable: false });
-    return { ok: reply.u8() === 1, current: optional(reply) };
+    return this.ask(Op.COMPARE_AND_SET, parts, { repeatable: false }, (reply) => ({
+      ok: reply.u8() === 1,
+      current: optional(reply),
+    }));
   }
 
   async delete(key: string): Promise<boolean> {
-    return (await this.link.request(Op.DELETE, [clientKey(key)], { repeatable: false })).u8() === 1;
+    return this.ask(Op.DELETE, [clientKey(key)], { repeatable: false }, isYes);
   }
 
   async list(prefix: string): Promise<Map<string, Uint8Array>> {
@@ -153,10 +161,11 @@ export class EmbeddedStore extends LeasingStore<EmbeddedLease> implements Ticket
   }
 
   private async listOnce(prefix: string): Promise<Map<string, Uint8Array>> {
-    const reply = await this.link.request(Op.LIST, [clientKey(prefix)], { repeatable: true });
-    const found = new Map<string, Uint8Array>();
-    for (let left = reply.count(8); left > 0; left--) found.set(keyText(reply.blob()), reply.blob());
-    return found;
+    return this.ask(Op.LIST, [clientKey(prefix)], { repeatable: true }, (reply) => {
+      const found = new Map<string, Uint8Array>();
+      for (let left = reply.count(8); left > 0; left--) found.set(keyText(reply.blob()), reply.blob());
+      return found;
+    });
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
@@ -177,8 +186,11 @@ export class EmbeddedStore extends LeasingStore<EmbeddedLease> implements Ticket
   }
 
   async lease(ttlMs: number): Promise<Lease> {
-    const reply = await this.link.request(Op.GRANT, [u32(checkTtl(ttlMs))], { repeatable: false });
-    return this.keep(new EmbeddedLease(this, reply.u32(), reply.raw(8), ttlMs));
+    const lease = await this.ask(Op.GRANT, [u32(checkTtl(ttlMs))], { repeatable: false }, (reply) => ({
+      id: reply.u32(),
+      token: reply.raw(8),
+    }));
+    return this.keep(new EmbeddedLease(this, lease.id, lease.token, ttlMs));
   }
 
   /** For a thread that renews `lease` beside this store. */
@@ -209,7 +221,24 @@ export class EmbeddedStore extends LeasingStore<EmbeddedLease> implements Ticket
   }
 
   async renew(lease: EmbeddedLease): Promise<boolean> {
-    return (await this.link.request(Op.HOLD, holdBody(lease), { repeatable: true })).u8() === 1;
+    return this.ask(Op.HOLD, holdBody(lease), { repeatable: true }, isYes);
+  }
+
+  /** What `read` makes of the reply. @throws RpcError 'protocol-error' where it is none to that request. */
+  private async ask<T>(
+    op: number,
+    parts: readonly Uint8Array[],
+    options: RequestOptions,
+    read: (reply: Reader) => T,
+  ): Promise<T> {
+    const reply = await this.link.request(op, parts, options);
+    try {
+      return read(reply);
+    } catch (error) {
+      const { code, message } = RpcError.from(error);
+      const text = `the store at ${this.options.endpoint} gave an answer that cannot be read: ${bareText(code, message)}; is that a store of this library?`;
+      throw new RpcError('protocol-error', text, { executed: 'maybe', cause: error });
+    }
   }
 
   private onUp(first: boolean): void {
@@ -245,6 +274,10 @@ export class EmbeddedStore extends LeasingStore<EmbeddedLease> implements Ticket
     const event: StoreEvent = type === 'put' ? { type, key, value: body.blob() } : { type, key };
     for (const queue of [...watching.queues]) queue.push(event);
   }
+}
+
+function isYes(body: Reader): boolean {
+  return body.u8() === 1;
 }
 
 function optional(body: Reader): Uint8Array | undefined {

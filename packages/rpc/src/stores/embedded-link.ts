@@ -1,5 +1,5 @@
 /** @file A client's connection to an embedded store: requests and replies, made again when it breaks. */
-import { RpcError } from '../base/errors.ts';
+import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
 import { randomBytes, unref } from '../base/platform.ts';
 import { authenticate } from '../connect/authenticate.ts';
 import type { Keys } from '../security/keys.ts';
@@ -42,6 +42,9 @@ interface Request {
   readonly repeatable: boolean;
   readonly patient: boolean;
   patience: NodeJS.Timeout | undefined;
+  readonly askedAt: number;
+  /** How often it has been written. */
+  sends: number;
   /** When it was written last, by the clock of `performance`; Infinity = never. */
   sentAt: number;
 }
@@ -53,6 +56,10 @@ const PATIENCE_MS = 5_000;
  * that computes.
  */
 const SILENCE_MS = 30_000;
+/** A request that takes so many times that is lost, whatever else is heard; */
+const MOST_TIMES = 4;
+/** and so is one that broke so many connections in a row: its answer may be what breaks them. */
+const MAX_SENDS = 12;
 /** How long a server may owe a reply before closing no longer waits for what was written to be taken. */
 const DEAF_MS = 3_000;
 const FIRST_BACKOFF_MS = 20;
@@ -73,6 +80,8 @@ export class EmbeddedLink {
   private nextId = 1;
   private connectedBefore = false;
   private lastError: RpcError | undefined;
+  /** Before the next dial: nothing after a connection on which something was answered. */
+  private backoff = 0;
   /** When something came last, and the watch over it; only while replies are owed. */
   private heardAt = 0;
   private readonly silenceMs: number;
@@ -100,16 +109,15 @@ export class EmbeddedLink {
 
   /** Dials until a connection is up or the link is closed. */
   async reconnect(): Promise<void> {
-    let backoff = FIRST_BACKOFF_MS;
     while (!this.closing.signal.aborted && this.connection === undefined) {
+      const { backoff } = this;
+      this.backoff = Math.min(Math.max(FIRST_BACKOFF_MS, backoff * 1.6), MAX_BACKOFF_MS);
+      if (backoff > 0) await this.pause(backoff / 2 + jitter(backoff));
       try {
         await this.connect();
-        return;
       } catch (error) {
         this.lastError = RpcError.from(error);
       }
-      await this.pause(backoff / 2 + jitter(backoff));
-      backoff = Math.min(backoff * 1.6, MAX_BACKOFF_MS);
     }
   }
 
@@ -141,6 +149,8 @@ export class EmbeddedLink {
         repeatable,
         patient,
         patience: undefined,
+        askedAt: performance.now(),
+        sends: 0,
         sentAt: Infinity,
       };
       if (this.connection !== undefined) this.transmit(id, request);
@@ -189,6 +199,7 @@ export class EmbeddedLink {
 
   private transmit(id: number, request: Request): void {
     this.sent.set(id, request);
+    request.sends++;
     request.sentAt = performance.now();
     if (!request.patient && this.silence === undefined) {
       this.heardAt = performance.now();
@@ -200,6 +211,7 @@ export class EmbeddedLink {
   private listenFor(ms: number): void {
     const watch = (): void => {
       this.silence = undefined;
+      this.dropLost();
       // Waits may last for ever; anything else is answered at once.
       if (![...this.sent.values()].some((request) => !request.patient)) return;
       const left = this.heardAt + this.silenceMs - performance.now();
@@ -207,6 +219,20 @@ export class EmbeddedLink {
       else this.connection?.destroy(new RpcError('unavailable', `the store did not answer in ${this.silenceMs} ms`));
     };
     this.silence = unref(setTimeout(watch, ms));
+  }
+
+  /** A server that tells other things all the while and never answers this one would be waited for without end. */
+  private dropLost(): void {
+    for (const [id, request] of this.sent) {
+      if (request.patient || !this.isLost(request)) continue;
+      this.sent.delete(id);
+      const text = `the store at ${this.options.endpoint} tells other things and has not answered in ${MOST_TIMES * this.silenceMs} ms`;
+      request.reject(new RpcError('unavailable', text, { executed: 'maybe' }));
+    }
+  }
+
+  private isLost({ askedAt }: Request): boolean {
+    return performance.now() - askedAt >= MOST_TIMES * this.silenceMs;
   }
 
   private queue(id: number, request: Request): void {
@@ -231,34 +257,37 @@ export class EmbeddedLink {
       const op = head.u8();
       const length = head.u32();
       const id = head.u32();
-      if (length > MAX_REPLY_BYTES) throw new RpcError('protocol-error', `a reply of ${length} bytes`);
+      if (length > MAX_REPLY_BYTES)
+        throw new RpcError('protocol-error', `a reply of ${length} bytes, at most ${MAX_REPLY_BYTES} are taken`);
       const body = new Reader(length === 0 ? new Uint8Array(0) : (yield length).slice());
       if (op === Op.EVENT) this.events.event(id, body);
       else if (op === Op.LEASE_LOST) this.events.leaseLost(id);
       else if (op === Op.REPLY) this.onReply(id, body);
       else throw new RpcError('protocol-error', `an unknown frame ${op} from the store`);
+      this.backoff = 0;
     }
   }
 
   private onReply(id: number, body: Reader): void {
     const request = this.sent.get(id);
     if (request === undefined) return;
+    // Read before it is forgotten: one that cannot be read ends the connection, and with that what waits for it.
+    const refusal = body.u8() === 0 ? undefined : replyError(body);
     this.sent.delete(id);
-    if (body.u8() === 0) request.resolve(body);
-    else request.reject(replyError(body));
+    if (refusal === undefined) request.resolve(body);
+    else request.reject(refusal);
   }
 
   private onDown(connection: Connection, error: Error | undefined): void {
     if (this.connection !== connection) return;
     this.connection = undefined;
     // What was written may have been done, though nobody said so.
-    this.lastError = new RpcError('unavailable', `the connection to the store at ${this.options.endpoint} broke`, {
-      executed: 'maybe',
-      cause: error,
-    });
+    const text = `the connection to the store at ${this.options.endpoint} broke${whyOf(error)}`;
+    this.lastError = new RpcError('unavailable', text, { executed: 'maybe', cause: error });
     for (const [id, request] of [...this.sent]) {
       this.sent.delete(id);
-      if (request.repeatable) this.queue(id, request);
+      const isOver = !request.patient && (request.sends >= MAX_SENDS || this.isLost(request));
+      if (request.repeatable && !isOver) this.queue(id, request);
       else request.reject(this.lastError);
     }
     void this.reconnect();
@@ -286,6 +315,14 @@ export class EmbeddedLink {
       table.clear();
     }
   }
+}
+
+/** What the server did that ended a connection; nothing where it, or the network, just went. */
+function whyOf(error: Error | undefined): string {
+  const known = rpcInfo(error);
+  return known === undefined
+    ? ''
+    : `: ${bareText(known.code, known.message)}${known.code === 'protocol-error' ? '; is that a store of this library?' : ''}`;
 }
 
 /** Up to `ms` more, so that clients that lost one server do not come back all at once. */

@@ -1,10 +1,14 @@
 /** @file Waiting for keys: one place for the time limit, cancelling, and naming what is missing. */
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
-import { invalidArgument, RpcError } from '../base/errors.ts';
+import { bareText, invalidArgument, RpcError } from '../base/errors.ts';
 import { namesText } from '../base/names-text.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
+import { within } from '../base/within.ts';
 import { closedError } from './checks.ts';
 import type { StoreState } from './state.ts';
+
+/** The store has so long to say what is missing when the time is over: whoever waits is told then, whatever the store does. */
+const LOOK_MS = 1_000;
 
 export interface WaitLimits {
   /** 0 = no limit. */
@@ -46,11 +50,11 @@ export function settleWait(
       settle(new RpcError('cancelled', 'waiting for keys was cancelled', { cause: signal?.reason }));
     const onClose = (): void => settle(closedError());
     const onTimeout = (): void => {
-      const late = (what: string): void =>
-        settle(new RpcError('deadline-exceeded', `${what} not in the store after ${timeoutMs} ms`));
-      missing().then(
+      const late = (what: string, why = ''): void =>
+        settle(new RpcError('deadline-exceeded', `${what} not in the store after ${timeoutMs} ms${why}`));
+      within(missing(), LOOK_MS, silent).then(
         (keys) => (keys.length === 0 ? settle() : late(namesText(keys))),
-        () => late('some keys'),
+        (error: unknown) => late('some keys', `, which cannot be asked: ${reasonOf(error)}`),
       );
     };
     // Longer than a timer can be is as good as for ever.
@@ -60,6 +64,15 @@ export function settleWait(
     unpark = park(settle);
     if (settled) unpark();
   });
+}
+
+function silent(): never {
+  throw new RpcError('unavailable', `it has not answered in ${LOOK_MS} ms`);
+}
+
+function reasonOf(error: unknown): string {
+  const { code, message } = RpcError.from(error);
+  return bareText(code, message);
 }
 
 /** Waits for keys of contents that are here. */
