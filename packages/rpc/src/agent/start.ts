@@ -11,6 +11,7 @@ import { FaultInjector } from '../session/fault-injection.ts';
 import { watchSilence } from '../server/silence.ts';
 import { withoutPassword } from '../stores/address.ts';
 import { isProved, proveMember } from '../security/member-proof.ts';
+import { enteredInTime, letGo } from './join-limit.ts';
 import type { Settings } from './settings.ts';
 import {
   checkMethods,
@@ -87,14 +88,23 @@ export async function start(given: RpcOptions, around: Surroundings): Promise<Ag
     const settings = await settle(options, initTimeoutMs, around);
     const doors = new Doors();
     let group: Group | undefined;
+    let hush = (): void => undefined;
     try {
       const transports = around.transports(options, settings.security, settings.group);
       await doors.open(transports, options);
-      return await enter(settings, transports, doors, deadline, around, (made) => (group = made));
+      return await enteredInTime(
+        enter(settings, transports, doors, deadline, around, (made, stop) => {
+          group = made;
+          hush = stop;
+        }),
+        deadline,
+        () => lateText(settings, whereText(options.store, around.env)),
+        (late) => late.shutdown({ graceful: false }),
+      );
     } catch (error) {
+      hush();
       await doors.close();
-      await group?.close();
-      if (settings.storeOwned) await settings.store.close().catch(() => undefined);
+      await letGo(group, settings.storeOwned ? settings.store : undefined);
       throw error;
     }
   });
@@ -127,7 +137,7 @@ async function enter(
   doors: Doors,
   deadline: number,
   around: Surroundings,
-  made: (group: Group) => void,
+  made: (group: Group, stop: () => void) => void,
 ): Promise<Agent> {
   const later: { agent?: Agent } = {};
   let seen: View | undefined;
@@ -149,8 +159,8 @@ async function enter(
     prove: proverOf(settings),
     isProved: checkerOf(settings),
   });
-  made(group);
   const stop = watchSilence(settings.logger, (seconds) => joiningText(settings, seen, seconds));
+  made(group, stop);
   const { member, view } = await group
     .join(
       {
@@ -183,6 +193,11 @@ function joiningText({ name, size }: Settings, view: View | undefined, seconds: 
   return view === undefined || size === undefined
     ? `${began}: the store does not answer, or a former life of its name or rank is still there`
     : `${began}: ${joinedText(view, size)}; ${sizeText(size)}`;
+}
+
+/** Why joining is ended although nobody can say who is missing. */
+function lateText({ name, initTimeoutMs }: Settings, where: string): string {
+  return `worker '${name}' has not joined its group in ${initTimeoutMs} ms: the store${where} does not answer, or too late; see to that, or give another`;
 }
 
 /** Shows that this worker wrote its entry of the view. Certificates show it without: whoever answers has to have that of the name. */
