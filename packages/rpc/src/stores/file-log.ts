@@ -1,10 +1,10 @@
 /** @file A log of operations as files of a directory, in one order that every process agrees on, without locks. */
 import { link, mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { invalidArgument, RpcError } from '../base/errors.ts';
+import { bareText, invalidArgument, RpcError } from '../base/errors.ts';
 import { newId } from '../base/ids.ts';
-import { sleep } from '../base/within.ts';
-import { MAX_KEY_BYTES, MAX_LEASES, MAX_STORE_KEYS } from './limits.ts';
+import { sleep, within } from '../base/within.ts';
+import { MAX_KEY_BYTES, MAX_LEASES, MAX_STORE_BYTES, MAX_STORE_KEYS, MAX_VALUE_BYTES } from './limits.ts';
 import { FRAME_HEAD_BYTES, Op, Reader, blob, frame, i64, u32 } from './protocol.ts';
 import { StoreState, type StoreDump } from './state.ts';
 
@@ -12,6 +12,7 @@ import { StoreState, type StoreDump } from './state.ts';
  * log/0000000000000001, …: one operation each, made complete under another name and then linked, so that of all who try to be number n
  * exactly one succeeds and nobody reads half of it. The contents of the store are what the operations make of an empty one.
  * snapshots/<n>: the contents after operation n, so that older operations can be deleted. beats/<lease>: changes as its holder lives.
+ * id: another text in a folder that was emptied and is used again, whose operations are not those after the ones that are known.
  */
 
 /** A snapshot is made, and older operations deleted, once in so many. */
@@ -21,6 +22,13 @@ const MAX_TRIES = 10_000;
 /** Times a snapshot that is listed may not be there, and how long until it is looked for again. */
 const MAX_MISSES = 100;
 const MISS_MS = 20;
+/** A file system that takes longer for what a store does is out of reach. */
+const ANSWER_MS = 30_000;
+/** What is larger was not written by a store. */
+const MAX_ENTRY_BYTES = MAX_KEY_BYTES + MAX_VALUE_BYTES + 64;
+const MAX_SNAPSHOT_BYTES = MAX_STORE_BYTES + 64 * MAX_LEASES;
+const MAX_ID_BYTES = 64;
+const EMPTY: StoreDump = { nextLease: 1, leases: [], entries: [] };
 /** Other programs leave files of their own: .nfs…, .DS_Store. */
 const LOG_NAME = /^\d{16}$/;
 const SNAPSHOT_NAME = /^[1-9]\d{0,14}$/;
@@ -31,17 +39,23 @@ export class FileLog {
   private applied = 0;
   private tail: Promise<unknown> = Promise.resolve();
   private readonly onReplaced: () => void;
+  private readonly answerMs: number;
+  /** What the folder was called when it was read first. */
+  private id: string | undefined;
 
   /** `onReplaced` is called when changes were skipped because they had been deleted before they were read. */
-  constructor(directory: string, onReplaced: () => void) {
+  constructor(directory: string, onReplaced: () => void, answerMs = ANSWER_MS) {
     this.directory = directory;
     this.onReplaced = onReplaced;
+    this.answerMs = answerMs;
   }
 
   /** @throws RpcError 'unavailable' when the directory cannot be made or written. */
   async open(): Promise<void> {
     try {
       for (const part of ['log', 'snapshots', 'beats', 'new']) await makeFolder(join(this.directory, part));
+      const id = join(this.directory, 'id');
+      if ((await readIfThere(id, MAX_ID_BYTES)) === undefined) await this.place(Buffer.from(newId()), id);
     } catch (error) {
       const text = `the store in '${this.directory}' cannot be opened: ${reasonOf(error)}`;
       throw new RpcError('unavailable', text, { cause: error });
@@ -69,7 +83,8 @@ export class FileLog {
         if (!(await this.append(planned.entry))) continue;
         this.applied++;
         const result = planned.apply(this.state);
-        if (this.applied % SNAPSHOT_EVERY === 0) await this.snapshot();
+        // The operation is done, whatever becomes of this: the next one in so many is tried again.
+        if (this.applied % SNAPSHOT_EVERY === 0) await this.snapshot().catch(() => undefined);
         return result;
       }
       throw new RpcError('resource-exhausted', `the store in '${this.directory}' is written by too many at once`);
@@ -80,23 +95,55 @@ export class FileLog {
     return join(this.directory, 'beats', String(lease));
   }
 
-  private async exclusive<T>(work: () => Promise<T>): Promise<T> {
-    const before = this.tail;
-    const turn = before.then(work, work);
+  /** Does `work` when all before it is done. @throws RpcError 'unavailable' when the file system refuses it or does not answer in time. */
+  async exclusive<T>(work: () => Promise<T>): Promise<T> {
+    let state: 'waits' | 'runs' | 'late' = 'waits';
+    const late = (): RpcError => {
+      const executed = state === 'runs' ? 'maybe' : 'no';
+      state = 'late';
+      const text = `the store in '${this.directory}' has not answered in ${this.answerMs} ms: its file system is out of reach, or too slow`;
+      return new RpcError('unavailable', text, { executed });
+    };
+    const turn = this.tail.then(() => {
+      // Nobody waits for it any more, and whoever asked was told that it is not done.
+      if (state === 'late') throw late();
+      state = 'runs';
+      return work();
+    });
     this.tail = turn.catch(() => undefined);
     try {
-      return await turn;
+      return await within(turn, this.answerMs, () => {
+        throw late();
+      });
     } catch (error) {
       if (error instanceof RpcError) throw error;
       const text = `the store in '${this.directory}' cannot be used: ${reasonOf(error)}`;
-      throw new RpcError('unavailable', text, { cause: error });
+      throw new RpcError('unavailable', text, { executed: 'maybe', cause: error });
     }
   }
 
+  /** Forgets everything when the folder is not the one it was: somebody emptied it, and it is used again. */
+  private async recognise(): Promise<void> {
+    const bytes = await readIfThere(join(this.directory, 'id'), MAX_ID_BYTES);
+    if (bytes === undefined)
+      throw new RpcError(
+        'unavailable',
+        `the store in '${this.directory}' was removed; a worker that starts makes it again`,
+      );
+    const id = Buffer.from(bytes).toString();
+    if (this.id !== undefined && this.id !== id) {
+      this.state.restore(EMPTY);
+      this.applied = 0;
+      this.onReplaced();
+    }
+    this.id = id;
+  }
+
   private async catchUp(): Promise<void> {
+    await this.recognise();
     let misses = 0;
     for (;;) {
-      const entry = await readIfThere(this.logPath(this.applied + 1));
+      const entry = await readIfThere(this.logPath(this.applied + 1), MAX_ENTRY_BYTES);
       if (entry !== undefined) {
         this.applied++;
         applyEntry(this.state, entry);
@@ -105,7 +152,7 @@ export class FileLog {
       const newest = (await this.snapshots()).at(-1) ?? 0;
       if (newest <= this.applied) return;
       // Ours was deleted as older than the snapshot.
-      const image = await readIfThere(this.snapshotPath(newest));
+      const image = await readIfThere(this.snapshotPath(newest), MAX_SNAPSHOT_BYTES);
       if (image === undefined) {
         // Deleted in between as older than the next one, which is there then, unless the file system lags behind.
         if (++misses > MAX_MISSES)
@@ -113,7 +160,7 @@ export class FileLog {
         await sleep(MISS_MS);
         continue;
       }
-      this.state.restore(decodeDump(image));
+      this.state.restore(this.dumpIn(image, newest));
       this.applied = newest;
       this.onReplaced();
     }
@@ -122,26 +169,47 @@ export class FileLog {
   /** Tries to be the next operation. */
   private async append(entry: Uint8Array): Promise<boolean> {
     const number = this.applied + 1;
-    const draft = join(this.directory, 'new', newId());
-    await writeFile(draft, entry);
-    try {
-      await link(draft, this.logPath(number));
-    } catch (error) {
-      if (codeOf(error) === 'EEXIST') return false;
-      throw error;
-    } finally {
-      await rm(draft, { force: true });
-    }
+    if (!(await this.place(entry, this.logPath(number)))) return false;
     // A number that was free because it had been deleted: whoever deletes writes the snapshot first, so it is there to be seen.
     if (((await this.snapshots()).at(-1) ?? 0) < number) return true;
     await rm(this.logPath(number), { force: true });
     return false;
   }
 
+  /** Makes a file as a whole, where there is none yet; false where there is. */
+  private async place(bytes: Uint8Array, path: string): Promise<boolean> {
+    const draft = join(this.directory, 'new', newId());
+    try {
+      await writeFile(draft, bytes);
+      await link(draft, path);
+      return true;
+    } catch (error) {
+      if (codeOf(error) === 'EEXIST') return false;
+      throw error;
+    } finally {
+      // A disk that is full is not to be filled by what did not fit.
+      await rm(draft, { force: true });
+    }
+  }
+
+  private dumpIn(image: Uint8Array, number: number): StoreDump {
+    try {
+      return decodeDump(image);
+    } catch (error) {
+      const { code, message } = RpcError.from(error);
+      const text = `snapshot ${number} of the store in '${this.directory}' cannot be read: ${bareText(code, message)}; delete it, or give another folder`;
+      throw new RpcError('unavailable', text, { cause: error });
+    }
+  }
+
   private async snapshot(): Promise<void> {
     const draft = join(this.directory, 'new', newId());
-    await writeFile(draft, encodeDump(this.state.dump()));
-    await rename(draft, this.snapshotPath(this.applied));
+    try {
+      await writeFile(draft, encodeDump(this.state.dump()));
+      await rename(draft, this.snapshotPath(this.applied));
+    } finally {
+      await rm(draft, { force: true });
+    }
     for (const old of (await this.snapshots()).slice(0, -2)) await rm(this.snapshotPath(old), { force: true });
     for (const name of await readdir(join(this.directory, 'log'))) {
       if (LOG_NAME.test(name) && Number(name) <= this.applied - SNAPSHOT_EVERY)
@@ -254,9 +322,10 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-async function readIfThere(path: string): Promise<Uint8Array | undefined> {
+/** A file of at most `limit` bytes; a larger one is as good as empty. */
+async function readIfThere(path: string, limit: number): Promise<Uint8Array | undefined> {
   try {
-    return await readFile(path);
+    return (await stat(path)).size > limit ? new Uint8Array(0) : await readFile(path);
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return undefined;
     throw error;

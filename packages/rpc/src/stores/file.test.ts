@@ -1,12 +1,22 @@
 /** @file The store in a directory: many processes at once, snapshots, and leases of processes that died. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, constants, mkdtempSync, openSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterEach, expect, test } from 'vitest';
-import { SNAPSHOT_EVERY } from './file-log.ts';
+import { afterEach, expect, test, vi } from 'vitest';
+import { entries, FileLog, SNAPSHOT_EVERY } from './file-log.ts';
 import { fileStore } from './file.ts';
 import { openStore } from './open.ts';
 import type { Store } from './store.ts';
@@ -145,18 +155,23 @@ test.skipIf(process.platform !== 'linux')('nor does one wait for a folder that t
   });
 });
 
+/** Whoever opens it to read waits for somebody who writes. */
+function plug(directory: string, number: number): () => Promise<void> {
+  const pipe = join(directory, 'log', String(number).padStart(16, '0'));
+  execFileSync('mkfifo', [pipe]);
+  const unplug = async (): Promise<void> => {
+    const end = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    closeSync(end);
+  };
+  cleanups.push(unplug);
+  return unplug;
+}
+
 test.skipIf(process.platform === 'win32')('a file system that does not answer holds nobody past the time', async () => {
   const directory = scratch();
   await open(directory);
-  // Whoever opens it to read waits for somebody who writes.
-  const pipe = join(directory, 'log', '1'.padStart(16, '0'));
-  execFileSync('mkfifo', [pipe]);
-  cleanups.push(async () => {
-    const end = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
-    // Who has not begun to read yet would wait for the next one who writes.
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    closeSync(end);
-  });
+  plug(directory, 1);
   await expect(openStore(`file://${directory}`, { timeoutMs: 200 })).rejects.toMatchObject({
     code: 'deadline-exceeded',
     message: `the store in '${directory}' did not open in 200 ms: its file system does not answer; see to that, or give another folder [deadline-exceeded]`,
@@ -165,4 +180,134 @@ test.skipIf(process.platform === 'win32')('a file system that does not answer ho
   const cancelled = openStore(`file://${directory}`, { timeoutMs: 0, signal: controller.signal });
   controller.abort();
   await expect(cancelled).rejects.toMatchObject({ code: 'cancelled' });
+});
+
+test.skipIf(process.platform === 'win32')(
+  'nor past the time of an operation; those that were given up are not done later',
+  async () => {
+    const directory = scratch();
+    const log = new FileLog(directory, () => undefined, 200);
+    await log.open();
+    const free = plug(directory, 1);
+    const set = (key: string): Promise<unknown> => log.perform(() => entries.set(key, Buffer.from('v'), undefined));
+    const outcomes = await Promise.allSettled([set('a'), set('b')]);
+    const text = `the store in '${directory}' has not answered in 200 ms: its file system is out of reach, or too slow [unavailable]`;
+    expect(outcomes).toMatchObject([
+      { reason: { code: 'unavailable', executed: 'maybe', message: text } },
+      { reason: { code: 'unavailable', executed: 'no', message: text } },
+    ]);
+    await free();
+    await log.sync();
+    expect(log.state.has('b')).toBe(false);
+  },
+);
+
+test.skipIf(process.platform === 'win32')(
+  'nor past the time of a wait, nor when it is closed',
+  { timeout: 20_000 },
+  async () => {
+    const directory = scratch();
+    const store = await open(directory);
+    await store.lease(60_000);
+    plug(directory, 2);
+    const began = performance.now();
+    await expect(store.wait(['k'], { timeoutMs: 100 })).rejects.toMatchObject({ code: 'deadline-exceeded' });
+    await store.close();
+    expect(performance.now() - began).toBeLessThan(10_000);
+  },
+);
+
+test('what no store writes is not read into memory', async () => {
+  const directory = scratch();
+  const store = await open(directory);
+  const path = join(directory, 'log', '1'.padStart(16, '0'));
+  writeFileSync(path, '');
+  truncateSync(path, 1024 * 1024 * 1024);
+  const before = process.memoryUsage().rss;
+  await store.set('k', Buffer.from('v'));
+  expect(process.memoryUsage().rss - before).toBeLessThan(256 * 1024 * 1024);
+  expect(await store.get('k')).toEqual(new Uint8Array(Buffer.from('v')));
+});
+
+test('a snapshot that is torn is named, with what to do', async () => {
+  const directory = scratch();
+  const store = await open(directory);
+  await store.set('k', Buffer.from('v'));
+  writeFileSync(join(directory, 'snapshots', '600'), 'torn');
+  const failure = {
+    code: 'unavailable',
+    message: `snapshot 600 of the store in '${directory}' cannot be read: a frame ends before its fields; delete it, or give another folder [unavailable]`,
+  };
+  await expect(store.get('k')).rejects.toMatchObject(failure);
+  await expect(fileStore(directory)).rejects.toMatchObject(failure);
+});
+
+test('a folder that is emptied and used again is a store that started anew, to those who had it open too', async () => {
+  const directory = scratch();
+  const former = await open(directory);
+  for (let i = 0; i < 5; i++) await former.set(`k${i}`, Buffer.from('former'));
+  const lease = await former.lease(60_000);
+  const events = former.watch('')[Symbol.asyncIterator]();
+  await former.get('k0');
+  for (const name of readdirSync(directory)) rmSync(join(directory, name), { recursive: true });
+  await expect(former.set('k0', Buffer.from('lost'))).rejects.toMatchObject({
+    code: 'unavailable',
+    message: `the store in '${directory}' was removed; a worker that starts makes it again [unavailable]`,
+  });
+  const next = await open(directory);
+  await next.set('k0', Buffer.from('next'));
+  expect((await events.next()).value).toEqual({ type: 'resync', key: '' });
+  expect(await lease.lost).toBeInstanceOf(Error);
+  expect([...(await former.list('')).keys()]).toEqual(['k0']);
+  const counted = await Promise.all([former, next, former, next].map((store) => store.add('n', 1n)));
+  expect(counted.sort()).toEqual([1n, 2n, 3n, 4n]);
+});
+
+/** A folder on a disk of its own, of so many bytes; undefined where this user may make none. */
+function smallDisk(bytes: number): string | undefined {
+  const directory = scratch();
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'tmpfs', directory], { stdio: 'ignore' });
+  } catch {
+    return undefined;
+  }
+  cleanups.push(() => execFileSync('umount', ['-l', directory]));
+  return directory;
+}
+
+test('a disk that is full is said to be, keeps leases, and is not filled by what did not fit', async (context) => {
+  const directory = smallDisk(256 * 1024);
+  if (directory === undefined) return context.skip('no disk can be made here');
+  const store = await open(directory);
+  const lease = await store.lease(1_000);
+  await store.set('member', Buffer.from('v'), { lease });
+  const failures: unknown[] = [];
+  for (let i = 0; i < 60; i++)
+    await store.set(`k${i}`, Buffer.alloc(8_000)).catch((error: unknown) => failures.push(error));
+  expect(failures.length).toBeGreaterThan(10);
+  for (const failure of failures)
+    expect(failure).toMatchObject({
+      code: 'unavailable',
+      executed: 'maybe',
+      message: `the store in '${directory}' cannot be used: ENOSPC: no space left on device, write [unavailable]`,
+    });
+  expect(readdirSync(join(directory, 'new'))).toEqual([]);
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  expect(await store.get('member')).toBeDefined();
+  await store.close();
+});
+
+test('an operation is done although no snapshot can be made after it', async () => {
+  const directory = scratch();
+  const log = new FileLog(directory, () => undefined);
+  await log.open();
+  const add = (): Promise<bigint> => log.perform(() => entries.add('n', 1n));
+  for (let i = 1; i < SNAPSHOT_EVERY; i++) await add();
+  const draftsFail = vi
+    .spyOn(log as unknown as { snapshot(): Promise<void> }, 'snapshot')
+    .mockRejectedValue(new Error('ENOSPC'));
+  expect(await add()).toBe(BigInt(SNAPSHOT_EVERY));
+  draftsFail.mockRestore();
+  expect(await add()).toBe(BigInt(SNAPSHOT_EVERY + 1));
+  expect(readdirSync(join(directory, 'snapshots'))).toEqual([]);
 });

@@ -1,5 +1,6 @@
 /** @file A store in a directory: for processes that share a file system and nothing else. */
 import { readFile, rm, writeFile } from 'node:fs/promises';
+import { within } from '../base/within.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { FileLog, entries } from './file-log.ts';
 import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
@@ -8,13 +9,15 @@ import { openedInTime, tooLate, type OpeningLimits } from './opening.ts';
 import type { StoreState } from './state.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
 import type { LeaseTicket, TicketStore } from './ticket.ts';
-import { waitIn } from './wait.ts';
+import { settleWait } from './wait.ts';
 import { WatchQueue } from './watch-queue.ts';
 
 /** How often the directory is looked at. */
 const POLL_MS = 30;
 /** A holder beats this often in the time to live of its lease. */
 const BEATS_PER_TTL = 4;
+/** How long a store that is closed waits for its file system. */
+const CLOSE_MS = 3_000;
 /** A poll that comes this late says that this process stood still: what it did not see then is held against nobody. */
 const OWN_STALL_MS = 1_000;
 
@@ -75,8 +78,26 @@ class FileStore extends LeasingStore<HeldLease<number>> implements TicketStore {
   }
 
   async wait(keys: readonly string[], options: { timeoutMs: number; signal?: AbortSignal }): Promise<void> {
+    this.checkOpen();
     const names = checkKeys(keys);
-    return waitIn(await this.state(), names, { ...options, closing: this.closing.signal });
+    const park = (done: () => void): (() => void) => {
+      let stop: (() => void) | undefined;
+      let isOver = false;
+      // Where the folder is out of reach it is looked at again, until the time is over.
+      const start = (): void => {
+        if (!isOver) stop = this.log.state.wait(names, done);
+      };
+      this.log.sync().then(start, start);
+      return () => {
+        isOver = true;
+        stop?.();
+      };
+    };
+    const missing = async (): Promise<string[]> => {
+      const state = await this.state();
+      return names.filter((key) => !state.has(key));
+    };
+    return settleWait(park, missing, { ...options, closing: this.closing.signal });
   }
 
   async add(key: string, delta: bigint): Promise<bigint> {
@@ -145,14 +166,14 @@ class FileStore extends LeasingStore<HeldLease<number>> implements TicketStore {
     this.checkOpen();
     const planned = entries.grant(checkTtl(ttlMs));
     const lease = this.keep(new HeldLease(this, await this.log.perform(() => planned), ttlMs));
-    await this.beat();
+    await this.log.exclusive(() => this.beat());
     return lease;
   }
 
   async revoke(lease: HeldLease<number>): Promise<void> {
     if (!this.leases.delete(lease.id)) return;
     await this.log.perform(() => entries.revoke(lease.id));
-    await rm(this.log.beatPath(lease.id), { force: true });
+    await this.log.exclusive(() => rm(this.log.beatPath(lease.id), { force: true }));
   }
 
   /** For a thread that renews `lease` beside this store. */
@@ -166,11 +187,11 @@ class FileStore extends LeasingStore<HeldLease<number>> implements TicketStore {
     this.closing.abort();
     clearTimeout(this.timer);
     for (const queue of [...this.queues.keys()]) queue.end();
-    for (const lease of [...this.leases.values()]) {
-      lease.lose('the store was closed');
-      // Out of reach: it runs out by itself.
-      await this.revoke(lease).catch(() => undefined);
-    }
+    const leases = [...this.leases.values()];
+    for (const lease of leases) lease.lose('the store was closed');
+    // Out of reach: they run out by themselves.
+    const revoked = Promise.allSettled(leases.map((lease) => this.revoke(lease)));
+    await within(revoked, CLOSE_MS, () => undefined);
   }
 
   private poll(): void {
