@@ -2150,6 +2150,8 @@ function keyOf({ endpoint, keys, tls }) {
 		tls
 	], plain);
 }
+// src/stores/etcd-http.ts
+const MAX_ANSWER_CHARS = 67108864;
 const IDLE_MS = 4e3;
 const MAX_IDLE = 16;
 const MAX_UNDER_WAY = 32;
@@ -2187,14 +2189,39 @@ async function post$1(url, body, signal) {
 		asked.end(content);
 	});
 }
+var OddAnswerError = class extends RpcError {};
 async function json(answer) {
-	let text = "";
+	const parts = [];
+	let chars = 0;
 	answer.setEncoding("utf8");
 	for await (const chunk of answer) {
-		text += chunk;
-		if (text.length > 67108864) throw new RpcError("protocol-error", "an answer of etcd is too long");
+		parts.push(chunk);
+		chars += chunk.length;
+		if (chars > MAX_ANSWER_CHARS) throw odd(answer, \`more than \${MAX_ANSWER_CHARS} characters\`);
 	}
-	return JSON.parse(text);
+	const value = attempt(() => JSON.parse(parts.join("")));
+	if (typeof value !== "object" || value === null || Array.isArray(value)) throw odd(answer, "what is no object in JSON");
+	return value;
+}
+function odd({ statusCode }, what) {
+	return new OddAnswerError("unavailable", \`it answers \${what}, with status \${statusCode ?? 0}: is that etcd's port for clients?\`);
+}
+async function* lines(answer) {
+	let parts = [];
+	let chars = 0;
+	answer.setEncoding("utf8");
+	for await (const chunk of answer) {
+		const [first = "", ...others] = chunk.split("\\n");
+		parts.push(first);
+		chars += first.length;
+		for (const next of others) {
+			const line = parts.join("");
+			if (line.trim() !== "") yield line;
+			parts = [next];
+			chars = next.length;
+		}
+		if (chars > MAX_ANSWER_CHARS) throw new RpcError("protocol-error", "a line of a watch is too long");
+	}
 }
 const NOT_ASKED = "NOT_ASKED";
 var Turns = class {
@@ -2301,7 +2328,7 @@ var EtcdApi = class {
 				if (once && !isUnsent(error)) break;
 			}
 		}
-		const what = failure instanceof BusyError ? \`: \${bareText(failure.code, failure.message)}\` : " does not answer";
+		const what = failure instanceof BusyError || failure instanceof OddAnswerError ? \`: \${bareText(failure.code, failure.message)}\` : " does not answer";
 		throw new RpcError("unavailable", \`etcd at \${this.endpoints.join(", ")}\${what}\`, {
 			cause: failure,
 			executed: "maybe"
@@ -2349,19 +2376,6 @@ function refused(answer, status) {
 	if (code === 8) return new RpcError("resource-exhausted", \`etcd: \${message}\`);
 	if (code === 3) return new RpcError("invalid-argument", \`etcd: \${message}\`);
 	return new RpcError("failed-precondition", \`etcd: \${message}\`);
-}
-async function* lines(answer) {
-	let text = "";
-	answer.setEncoding("utf8");
-	for await (const chunk of answer) {
-		text += chunk;
-		if (text.length > 67108864) throw new RpcError("protocol-error", "a line of a watch is too long");
-		for (let end = text.indexOf("\\n"); end >= 0; end = text.indexOf("\\n")) {
-			const line = text.slice(0, end);
-			text = text.slice(end + 1);
-			if (line.trim() !== "") yield line;
-		}
-	}
 }
 // src/liveness/policy.ts
 const BUSY_AGE_MS = 1e3;

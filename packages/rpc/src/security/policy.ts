@@ -102,7 +102,7 @@ export function userKeys(directory = join(tmpdir(), `backwire-${process.getuid?.
     if (error instanceof RpcError) throw error;
     throw new RpcError(
       'failed-precondition',
-      `no secret was given and none can be kept in '${directory}': set BACKWIRE_SECRET`,
+      `no secret was given and none can be kept in '${directory}' (${error instanceof Error ? error.message : String(error)}): set BACKWIRE_SECRET`,
       { cause: error },
     );
   }

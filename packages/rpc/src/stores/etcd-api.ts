@@ -1,7 +1,6 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
-import type { IncomingMessage } from 'node:http';
 import { bareText, RpcError } from '../base/errors.ts';
-import { MAX_ANSWER_CHARS, NOT_ASKED, Turns, json, post } from './etcd-http.ts';
+import { NOT_ASKED, OddAnswerError, Turns, json, lines, post } from './etcd-http.ts';
 import { Patience } from './patience.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
@@ -98,7 +97,10 @@ export class EtcdApi {
         if (once && !isUnsent(error)) break;
       }
     }
-    const what = failure instanceof BusyError ? `: ${bareText(failure.code, failure.message)}` : ' does not answer';
+    const what =
+      failure instanceof BusyError || failure instanceof OddAnswerError
+        ? `: ${bareText(failure.code, failure.message)}`
+        : ' does not answer';
     throw new RpcError('unavailable', `etcd at ${this.endpoints.join(', ')}${what}`, {
       cause: failure,
       executed: 'maybe',
@@ -154,7 +156,29 @@ export class EtcdApi {
 
 /** The revision of the store that an answer is of; of a change, its own. */
 export function revisionOf(answer: Record<string, unknown>): number {
-  return Number((answer['header'] as { readonly revision?: string } | undefined)?.revision ?? 0);
+  const { revision } = (answer['header'] ?? {}) as { readonly revision?: unknown };
+  return typeof revision === 'string' && /^\d{1,15}$/.test(revision) ? Number(revision) : 0;
+}
+
+/** The entries that a question of a range was answered with. @throws RpcError 'protocol-error' where they are none. */
+export function entriesOf(range: { readonly kvs?: unknown } | null | undefined): readonly EtcdKeyValue[] {
+  const kvs = range?.kvs ?? [];
+  if (!Array.isArray(kvs) || !kvs.every(isEntry)) throw unreadable('entries');
+  return kvs;
+}
+
+export function unreadable(what: string): RpcError {
+  const text = `etcd gave an answer that cannot be read: its ${what} are none; is that etcd's port for clients?`;
+  return new RpcError('protocol-error', text, { executed: 'maybe' });
+}
+
+const NUMBERS = ['mod_revision', 'create_revision', 'version', 'lease'] as const;
+
+function isEntry(given: unknown): given is EtcdKeyValue {
+  if (typeof given !== 'object' || given === null) return false;
+  const kv = given as Readonly<Record<string, unknown>>;
+  const isText = (value: unknown): boolean => value === undefined || typeof value === 'string';
+  return typeof kv['key'] === 'string' && isText(kv['value']) && NUMBERS.every((name) => isText(kv[name]));
 }
 
 /** Whether nobody can have seen a request that failed so. */
@@ -177,18 +201,4 @@ function refused(answer: Record<string, unknown>, status: number): RpcError {
   if (code === 8) return new RpcError('resource-exhausted', `etcd: ${message}`);
   if (code === 3) return new RpcError('invalid-argument', `etcd: ${message}`);
   return new RpcError('failed-precondition', `etcd: ${message}`);
-}
-
-async function* lines(answer: IncomingMessage): AsyncGenerator<string> {
-  let text = '';
-  answer.setEncoding('utf8');
-  for await (const chunk of answer as AsyncIterable<string>) {
-    text += chunk;
-    if (text.length > MAX_ANSWER_CHARS) throw new RpcError('protocol-error', 'a line of a watch is too long');
-    for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n')) {
-      const line = text.slice(0, end);
-      text = text.slice(end + 1);
-      if (line.trim() !== '') yield line;
-    }
-  }
 }

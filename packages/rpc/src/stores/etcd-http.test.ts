@@ -2,6 +2,7 @@
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
+import { RpcError } from '../base/errors.ts';
 import { EtcdApi } from './etcd-api.ts';
 import { Turns } from './etcd-http.ts';
 import { etcdStore } from './etcd.ts';
@@ -144,4 +145,99 @@ test('an answer that is no JSON, or broken off, fails as an endpoint that does n
   const closing = setInterval(() => open.splice(0).forEach(answer), 1);
   cleanups.push(() => clearInterval(closing));
   await opened.close();
+});
+
+test('who answers and is no etcd is said to, within the time to open a store', async () => {
+  const { endpoint, open } = await slow();
+  const opening = etcdStore({ endpoints: [endpoint], timeoutMs: 300 });
+  const answering = setInterval(() => open.splice(0).forEach((one) => one.writeHead(404).end('<html>')), 1);
+  cleanups.push(() => clearInterval(answering));
+  await expect(opening).rejects.toMatchObject({
+    code: 'deadline-exceeded',
+    message: expect.stringContaining(
+      `etcd at ${endpoint}: it answers what is no object in JSON, with status 404: is that etcd's port for clients?`,
+    ) as string,
+  });
+});
+
+test('a server that answers nothing is not waited for longer than a store may take to open', async () => {
+  const { endpoint } = await slow();
+  const began = performance.now();
+  await expect(etcdStore({ endpoints: [endpoint], timeoutMs: 300 })).rejects.toMatchObject({
+    code: 'deadline-exceeded',
+    message: `no store at ${endpoint} in 300 ms: etcd at ${endpoint} does not answer [unavailable] [deadline-exceeded]`,
+  });
+  expect(performance.now() - began).toBeLessThan(2_000);
+  const controller = new AbortController();
+  const cancelled = etcdStore({ endpoints: [endpoint], timeoutMs: 0, signal: controller.signal });
+  setTimeout(() => controller.abort(), 50);
+  await expect(cancelled).rejects.toMatchObject({ code: 'cancelled' });
+});
+
+const kv = { key: 'YQ==', value: 'NQ==', mod_revision: '1', create_revision: '1', version: '1' };
+test.each([
+  ['null', null],
+  ['a number', 5],
+  ['a list', []],
+  ['entries that are a number', { kvs: 5, responses: 7, header: 9, ID: 3 }],
+  ['entries that are nothing', { kvs: [null], responses: [null], header: null, ID: null }],
+  ['entries without keys', { kvs: [{}], responses: [{ response_range: { kvs: [{}] } }], ID: {} }],
+  [
+    'entries whose fields are of other kinds',
+    { kvs: [{ ...kv, value: 7 }], responses: [{ response_range: { kvs: [{ ...kv, version: 1 }] } }] },
+  ],
+  ['the prototype of its entries', JSON.parse('{"__proto__":{"kvs":[]},"ID":["1"]}') as unknown],
+])('an etcd that answers %s is told of in words', async (_, told) => {
+  const { endpoint, open } = await slow();
+  const opening = etcdStore({ endpoints: [endpoint], timeoutMs: 5_000 });
+  await expect.poll(() => open.length).toBe(1);
+  answer(open.shift());
+  const store = await opening;
+  const asked = [
+    store.get('k'),
+    store.list(''),
+    store.add('k', 1n),
+    store.compareAndSet('k', null, new Uint8Array(1)),
+    store.lease(9_000),
+  ];
+  const answering = setInterval(() => open.splice(0).forEach((one) => one.end(JSON.stringify(told))), 1);
+  cleanups.push(() => clearInterval(answering));
+  for (const one of await Promise.allSettled(asked)) {
+    // That there is nothing, and that it lost a race, can be said like this.
+    if (one.status === 'rejected') {
+      expect(one.reason).toBeInstanceOf(RpcError);
+      expect((one.reason as Error).message).toMatch(/is that etcd's port for clients\?|changed by too many/);
+    }
+  }
+  expect((await Promise.allSettled(asked)).filter(({ status }) => status === 'rejected').length).toBeGreaterThan(0);
+  clearInterval(answering);
+  const closing = setInterval(() => open.splice(0).forEach(answer), 1);
+  cleanups.push(() => clearInterval(closing));
+  await store.close();
+});
+
+test('lines come whole, however they are cut, and a long one is not looked through again and again', async () => {
+  const { endpoint, open } = await slow();
+  const api = new EtcdApi([endpoint]);
+  const seen: unknown[] = [];
+  const stop = new AbortController();
+  const watching = api.watch(
+    { key: 'YQ==', range_end: 'Yg==' },
+    (revision) => seen.push(revision),
+    (events) => seen.push(events),
+    stop.signal,
+  );
+  await expect.poll(() => open.length).toBe(1);
+  const [stream] = open as [ServerResponse];
+  const value = 'x'.repeat(3_000_000);
+  const told = `{"result":{"created":true,"header":{"revision":"7"}}}\n\n{"result":{"events":[{"kv":{"key":"YQ==","value":"${value}"}}]}}\n`;
+  const began = performance.now();
+  for (let at = 0; at < told.length; at += 997) {
+    if (!stream.write(told.slice(at, at + 997))) await new Promise((resolve) => stream.once('drain', resolve));
+  }
+  await expect.poll(() => seen.length, { timeout: 20_000 }).toBe(2);
+  expect(seen).toEqual([7, [{ kv: { key: 'YQ==', value } }]]);
+  expect(performance.now() - began).toBeLessThan(5_000);
+  stop.abort();
+  await watching.catch(() => undefined);
 });

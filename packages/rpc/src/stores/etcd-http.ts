@@ -1,9 +1,10 @@
 /** @file HTTP as etcd's JSON interface needs it: connections that are kept, and a bound on what is asked at once. */
 import type { Agent, IncomingMessage, request } from 'node:http';
+import { attempt } from '../base/attempt.ts';
 import { RpcError } from '../base/errors.ts';
 
 /** Longer answers, and longer lines of a watch, are not read: some values with their base64. */
-export const MAX_ANSWER_CHARS = 64 * 1024 * 1024;
+const MAX_ANSWER_CHARS = 64 * 1024 * 1024;
 /** A connection that nobody uses is kept for so long, and so many of them are. */
 const IDLE_MS = 4_000;
 const MAX_IDLE = 16;
@@ -44,15 +45,50 @@ export async function post(url: string, body: object, signal: AbortSignal): Prom
   });
 }
 
-/** The whole of an answer. @throws RpcError 'protocol-error' for one that is too long, SyntaxError for no JSON. */
+/** What answers is no etcd: another service, or something that stands before it. */
+export class OddAnswerError extends RpcError {}
+
+/** The whole of an answer. @throws OddAnswerError for one that is too long, or is no object in JSON. */
 export async function json(answer: IncomingMessage): Promise<Record<string, unknown>> {
-  let text = '';
+  const parts: string[] = [];
+  let chars = 0;
   answer.setEncoding('utf8');
   for await (const chunk of answer as AsyncIterable<string>) {
-    text += chunk;
-    if (text.length > MAX_ANSWER_CHARS) throw new RpcError('protocol-error', 'an answer of etcd is too long');
+    parts.push(chunk);
+    chars += chunk.length;
+    if (chars > MAX_ANSWER_CHARS) throw odd(answer, `more than ${MAX_ANSWER_CHARS} characters`);
   }
-  return JSON.parse(text) as Record<string, unknown>;
+  const value = attempt(() => JSON.parse(parts.join('')) as unknown);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw odd(answer, 'what is no object in JSON');
+  return value as Record<string, unknown>;
+}
+
+function odd({ statusCode }: IncomingMessage, what: string): OddAnswerError {
+  return new OddAnswerError(
+    'unavailable',
+    `it answers ${what}, with status ${statusCode ?? 0}: is that etcd's port for clients?`,
+  );
+}
+
+/** The lines of an answer that goes on. @throws RpcError 'protocol-error' for one that is too long. */
+export async function* lines(answer: IncomingMessage): AsyncGenerator<string> {
+  // What has come of a line; joined at its end, so that a long one is not looked through with each piece of it.
+  let parts: string[] = [];
+  let chars = 0;
+  answer.setEncoding('utf8');
+  for await (const chunk of answer as AsyncIterable<string>) {
+    const [first = '', ...others] = chunk.split('\n');
+    parts.push(first);
+    chars += first.length;
+    for (const next of others) {
+      const line = parts.join('');
+      if (line.trim() !== '') yield line;
+      parts = [next];
+      chars = next.length;
+    }
+    if (chars > MAX_ANSWER_CHARS) throw new RpcError('protocol-error', 'a line of a watch is too long');
+  }
 }
 
 /** Why a request that was given up while it waited for its turn has certainly not been made. */

@@ -4,10 +4,11 @@ import { equalBytes } from '../base/platform.ts';
 import { sleep } from '../base/within.ts';
 import { addTo, checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
 import { Adds } from './adds.ts';
-import { EtcdApi, isBusy, revisionOf, type EtcdKeyValue } from './etcd-api.ts';
+import { EtcdApi, entriesOf, isBusy, revisionOf, unreadable, type EtcdKeyValue } from './etcd-api.ts';
 import { EtcdWatches } from './etcd-watches.ts';
 import { keyLists, keyReads } from './key-reads.ts';
 import { LongValues, type LongValue } from './long-values.ts';
+import { limited } from './limited.ts';
 import { LeasingStore, RenewedLease, type HeldLease, type Leased, type Swapped } from './leasing.ts';
 import { openWithin, type OpeningLimits } from './opening.ts';
 import type { Lease, Store, StoreEvent } from './store.ts';
@@ -36,7 +37,13 @@ export async function etcdStore(options: EtcdStoreOptions): Promise<Store> {
   const { endpoints, prefix = 'backwire/' } = options;
   const api = new EtcdApi(endpoints);
   const question = { key: base64(prefix), count_only: true, limit: '1' };
-  await openWithin(endpoints.join(', '), options, () => api.call('/v3/kv/range', question, options.signal));
+  await openWithin(endpoints.join(', '), options, async (leftMs) => {
+    const silent = new RpcError('unavailable', `etcd at ${endpoints.join(', ')} does not answer`);
+    const asked = limited(leftMs, [options.signal], (signal) => api.call('/v3/kv/range', question, signal));
+    await asked.catch((error: unknown) => {
+      throw RpcError.from(error).code === 'cancelled' && options.signal?.aborted !== true ? silent : error;
+    });
+  });
   return new EtcdStore(api, prefix);
 }
 
@@ -152,8 +159,7 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
 
   private async listOnce(prefix: string): Promise<Map<string, Uint8Array>> {
     const answer = await this.call('/v3/kv/range', this.range(prefix), { repeatable: true });
-    const found = (answer['kvs'] ?? []) as EtcdKeyValue[];
-    return new Map(found.map((kv) => [this.name(kv), this.saw(kv).bytes.slice()]));
+    return new Map(entriesOf(answer).map((kv) => [this.name(kv), this.saw(kv).bytes.slice()]));
   }
 
   watch(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoreEvent> {
@@ -168,7 +174,9 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
     const question = { TTL: String(Math.ceil(checkTtl(ttlMs) / 1000)) };
     // One that was granted unheard runs out.
     const answer = await this.call('/v3/lease/grant', question, { repeatable: true });
-    return this.keep(new RenewedLease(this, String(answer['ID']), ttlMs));
+    const { ID: id } = answer;
+    if (typeof id !== 'string') throw unreadable('leases');
+    return this.keep(new RenewedLease(this, id, ttlMs));
   }
 
   async revoke({ id }: HeldLease<string>): Promise<void> {
@@ -217,7 +225,7 @@ class EtcdStore extends LeasingStore<RenewedLease<string>> implements TicketStor
 
   private async read(key: string): Promise<EtcdKeyValue | undefined> {
     const answer = await this.call('/v3/kv/range', { key: this.key(key) }, { repeatable: true });
-    return ((answer['kvs'] ?? []) as EtcdKeyValue[])[0];
+    return entriesOf(answer)[0];
   }
 
   /** The value now, not to be changed: a long one that is known travels only if it is another one by now. */
@@ -316,8 +324,10 @@ function sameAs({ modified, created, version }: LongValue): object[] {
 
 /** What a condition that did not hold was answered with. */
 function otherwise(answer: Record<string, unknown>): EtcdKeyValue | undefined {
-  const [response] = (answer['responses'] ?? []) as { response_range?: { kvs?: EtcdKeyValue[] } }[];
-  return response?.response_range?.kvs?.[0];
+  const responses = answer['responses'] ?? [];
+  if (!Array.isArray(responses)) throw unreadable('responses');
+  const [response] = responses as ({ readonly response_range?: { readonly kvs?: unknown } } | null | undefined)[];
+  return entriesOf(response?.response_range)[0];
 }
 
 /** Fields that are empty are left out. */

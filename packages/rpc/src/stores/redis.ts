@@ -61,7 +61,10 @@ export async function redisStore(options: RedisStoreOptions): Promise<Store> {
   return openedInTime(store, options, open, (error, ms) => {
     const refusal = [error, store.lastError].find(isRefused);
     return refusal === undefined
-      ? tooLate(`no Redis at ${withoutPassword(url)} in ${ms} ms`, store.lastError ?? error)
+      ? tooLate(
+          `no Redis at ${withoutPassword(url)} in ${ms} ms: ${store.lastError?.message ?? 'nothing is answered'}`,
+          store.lastError ?? error,
+        )
       : new RpcError('unauthenticated', `Redis at ${withoutPassword(url)}: ${refusal.message}`, { cause: error });
   });
 }
@@ -99,7 +102,12 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
   private readonly queues = new Map<WatchQueue, string>();
   /** Watches that wait for their mark. */
   private readonly marks = new Map<string, () => void>();
-  private readonly reads = keyReads(async (key) => bytesOf((await this.run('get', keyBytes(key)))[1]));
+  private readonly reads = keyReads(async (key) => {
+    const [isThere, value] = await this.run('get', keyBytes(key));
+    if ((isThere === 1) !== value instanceof Uint8Array) throw this.unreadable();
+    return bytesOf(value);
+  });
+
   private readonly lists = keyLists((prefix) => this.listOnce(prefix));
   private readonly patience = new Patience(COMMAND_MS);
   private ticker: NodeJS.Timeout | undefined;
@@ -162,7 +170,9 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
 
   async add(key: string, delta: bigint): Promise<bigint> {
     const [, sum] = await this.run('add', keyBytes(key), checkDelta(delta).toString());
-    return BigInt(Buffer.from(bytesOf(sum) ?? []).toString());
+    const text = Buffer.from(bytesOf(sum) ?? []).toString();
+    if (!/^-?\d{1,19}$/.test(text)) throw this.unreadable();
+    return BigInt(text);
   }
 
   async compareAndSet(key: string, expected: Uint8Array | null, value: Uint8Array, options?: Leased): Promise<Swapped> {
@@ -170,6 +180,8 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
     const before = former === null ? ['0', ''] : ['1', Buffer.from(former.buffer)];
     const lease = this.idOf(options?.lease) ?? '';
     const [ok, current] = await this.run('cas', keyBytes(key), ...before, valueBytes(value), lease);
+    // What was set is told, and what is there instead.
+    if (ok === 1 && !(current instanceof Uint8Array)) throw this.unreadable();
     return { ok: ok === 1, current: bytesOf(current) };
   }
 
@@ -186,7 +198,9 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
     const [, ...flat] = await this.run('list', keyBytes(prefix));
     const found = new Map<string, Uint8Array>();
     for (let i = 0; i < flat.length; i += 2) {
-      found.set(Buffer.from(bytesOf(flat[i]) ?? []).toString(), bytesOf(flat[i + 1]) ?? new Uint8Array(0));
+      const [key, value] = [bytesOf(flat[i]), bytesOf(flat[i + 1])];
+      if (key === undefined || value === undefined) throw this.unreadable();
+      found.set(Buffer.from(key).toString(), value);
     }
     return found;
   }
@@ -266,6 +280,8 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
   }
 
   private onChange(message: Buffer): void {
+    // Whoever reaches the server may publish there.
+    if (message.byteLength < 5) return;
     const length = message.readUInt32BE(1);
     const key = message.subarray(5, 5 + length).toString();
     if (message[0] === MARK) {
@@ -291,11 +307,17 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
       const running = this.evaluate(op, { keys: this.keys, arguments: [this.channel, op, ...args] });
       const answer = await this.patience.limit([this.closing.signal], (limit) => race(running, limit));
       this.patience.heard();
-      return answer as unknown[];
+      if (Array.isArray(answer) && typeof answer[0] === 'number') return answer as unknown[];
     } catch (error) {
       this.checkOpen();
       throw this.explain(error, args);
     }
+    throw this.unreadable();
+  }
+
+  private unreadable(): RpcError {
+    const text = `Redis at ${withoutPassword(this.url)} gave an answer that cannot be read: is that a Redis?`;
+    return new RpcError('protocol-error', text, { executed: 'maybe' });
   }
 
   /**
@@ -322,7 +344,9 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
         `the sum of '${String(key)}' and ${String(delta)} is no signed 64-bit number`,
       );
     if (message.startsWith('OOM')) return new RpcError('resource-exhausted', message);
-    return new RpcError('unavailable', `Redis: ${this.lastError?.message ?? message}`, {
+    // What once ended a connection says nothing about one that is there.
+    const why = this.commands.isReady ? message : (this.lastError?.message ?? message);
+    return new RpcError('unavailable', `Redis at ${withoutPassword(this.url)}: ${why}`, {
       cause: error,
       executed: 'maybe',
     });
