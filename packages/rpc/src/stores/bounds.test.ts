@@ -84,3 +84,26 @@ test('a watch that is refused fails where it is followed', async () => {
   gone.abort();
   await Promise.all(waits);
 });
+
+test('one that watches the same thousands of times and does not read costs a long value a few times', async () => {
+  const { server, store } = await serve();
+  const sane = await store();
+  const greedy = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const socket = connect(server.port, '127.0.0.1');
+      cleanups.push(() => socket.destroy());
+      socket.on('error', () => undefined);
+      socket.write(GREETING);
+      for (let id = 1; id <= 2_000; id++) socket.write(frame(Op.WATCH, id, [blob(Buffer.from('/'))]));
+      return socket;
+    }),
+  );
+  for (const socket of greedy) socket.once('data', () => socket.pause());
+  await sane.set('short', Uint8Array.of(1));
+  const began = performance.now();
+  await sane.set('long', new Uint8Array(8 * 1024 * 1024));
+  // Eight thousand copies of it take a minute.
+  expect(performance.now() - began).toBeLessThan(10_000);
+  expect(await sane.get('short')).toEqual(Uint8Array.of(1));
+  await expect.poll(() => server.clients).toBe(1);
+});

@@ -64,6 +64,8 @@ export class StoreSession {
   private torchWait: (() => void) | undefined;
   private readonly deadline: NodeJS.Timeout;
   private over = false;
+  /** It does not read, and is being cut off. */
+  private isDeaf = false;
   private readonly torchHost: TorchHost;
 
   constructor(connection: Connection, host: SessionHost) {
@@ -88,9 +90,10 @@ export class StoreSession {
   }
 
   send(bytes: Uint8Array): void {
-    if (this.over) return;
+    if (this.over || this.isDeaf) return;
     this.connection.write([bytes]);
     if (this.connection.bufferedBytes > MAX_CLIENT_BACKLOG_BYTES) {
+      this.isDeaf = true;
       this.connection.destroy(new RpcError('resource-exhausted', 'a client of the store does not read'));
     }
   }
@@ -256,6 +259,8 @@ export class StoreSession {
   private watch(id: number, prefix: string): readonly Uint8Array[] {
     this.checkParked(id);
     const cancel = this.host.state.watch(prefix, (name, value) => {
+      // A client may watch the same thousands of times: what it is not sent is not copied for it either.
+      if (this.isDeaf) return;
       const parts = [blob(keyBytes(name)), blob(value ?? new Uint8Array(0))];
       this.send(frame(Op.EVENT, id, [u8(value === undefined ? 0 : 1), ...parts]));
     });
