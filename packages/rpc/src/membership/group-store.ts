@@ -2,7 +2,7 @@
 import { RpcError } from '../base/errors.ts';
 import { readAge } from '../liveness/keep-alive.ts';
 import { unref } from '../base/platform.ts';
-import { EMPTY_VIEW, lifeOf, type Life, type View } from '../protocol/membership.ts';
+import { EMPTY_VIEW, isIncarnation, lifeOf, type Life, type View } from '../protocol/membership.ts';
 import { decodeWish, encodeWish, type Wish } from '../protocol/admission.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
@@ -44,6 +44,8 @@ const DOOR_KEY = 'door';
 const COMPLETE_KEY = 'complete';
 /** 2024-01-01, in seconds: incarnations count from there. */
 const EPOCH_S = 1_704_067_200;
+/** A clock that is further on is wrong, and would leave no incarnations for what comes after it. */
+const MOST_S = 2 ** 31;
 /** A compare-and-set that loses so often in a row meets a store that does not work. */
 export const MAX_ATTEMPTS = 1_000;
 /** Between two tries to look at the store. */
@@ -199,10 +201,11 @@ export class GroupStore {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await store.get(COUNT_KEY);
       const last = before === undefined ? 0 : Number(decoder.decode(before));
-      const least = Math.max(former + 1, Math.floor(Date.now() / 1000) - EPOCH_S);
+      const least = Math.max(former + 1, secondsNow());
       if (last >= least) {
         // Adding never loses against the others who join now.
         const incarnation = Number(await store.add(COUNT_KEY, 1n));
+        if (!isIncarnation(incarnation)) throw tooMany(incarnation);
         if (incarnation > former) return { incarnation, index };
       } else if ((await store.compareAndSet(COUNT_KEY, before ?? null, encoder.encode(String(least)))).ok) {
         return { incarnation: least, index };
@@ -274,6 +277,17 @@ export class GroupStore {
     }
     return undefined;
   }
+}
+
+/** By this clock, as far as it can be right. */
+function secondsNow(): number {
+  const seconds = Math.floor(Date.now() / 1000) - EPOCH_S;
+  return seconds > 0 && seconds < MOST_S ? seconds : 0;
+}
+
+function tooMany(count: number): RpcError {
+  const text = `the store counts ${count} lives of workers under '${COUNT_KEY}', which no group has had: delete that key, or give another store or group`;
+  return new RpcError('failed-precondition', text);
 }
 
 /** Where a member's liveness says how long its main loop has been busy. */

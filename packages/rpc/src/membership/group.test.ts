@@ -122,3 +122,34 @@ it('leaves one that others watch to them for the longer the more members there a
   expect((await put).members.length).toBe(500);
   expect(asked).toEqual(['compareAndSet']);
 });
+
+const at = { size: undefined, endpoints: [], host: 'h', extensions: [] };
+
+it.each([
+  ['before 1970', -5_000],
+  ['at no time', NaN],
+  ['in the year 2169', 6_300_000_000_000],
+  ['at the end of time', 8_640_000_000_000_000],
+])('gives its members lives that can be told, also where the clock stands %s', async (when, now) => {
+  const store = memoryStore(`clock ${when}`);
+  const clock = vi.spyOn(Date, 'now').mockReturnValue(now);
+  cleanups.push(() => clock.mockRestore());
+  const lives: number[] = [];
+  for (const [id, name] of ['a', 'b'].entries())
+    lives.push((await groupOn(store, store).join({ name, id, ...at }, Infinity)).member.incarnation);
+  expect(lives).toEqual([1, 2]);
+  // Whose clock is right is the later life.
+  clock.mockRestore();
+  const { member } = await groupOn(store, store).join({ name: 'c', id: 2, ...at }, Infinity);
+  expect(member.incarnation).toBeGreaterThan(50_000_000);
+});
+
+it('refuses a store whose count of lives is of nobody', async () => {
+  const store = memoryStore('wild-count');
+  await store.set('incarnation', new TextEncoder().encode('4294967295'));
+  await expect(groupOn(store, store).join({ name: 'a', id: 0, ...at }, Infinity)).rejects.toMatchObject({
+    code: 'failed-precondition',
+    message:
+      "the store counts 4294967296 lives of workers under 'incarnation', which no group has had: delete that key, or give another store or group [failed-precondition]",
+  });
+});

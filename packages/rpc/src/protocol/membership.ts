@@ -58,6 +58,8 @@ export interface ViewChange {
 
 /** Departures a view remembers: enough for a watcher that missed that many changes. */
 const MAX_DEPARTURES = 256;
+/** Peers tell it each other in 32 bits. */
+const MAX_INCARNATION = 0xffff_ffff;
 /** Members of one group; ids are 16 bits. */
 export const MAX_MEMBERS = 32_768;
 
@@ -375,7 +377,12 @@ function isDeparture(value: unknown): boolean {
 }
 
 function isLife(value: Record<string, unknown>): boolean {
-  return isWorkerName(value['name']) && isWorkerId(value['id']) && isCount(value['incarnation']);
+  return isWorkerName(value['name']) && isWorkerId(value['id']) && isIncarnation(value['incarnation']);
+}
+
+/** Whether a worker's life can have this number. */
+export function isIncarnation(value: unknown): value is number {
+  return isCount(value) && value <= MAX_INCARNATION;
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

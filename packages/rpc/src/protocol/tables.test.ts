@@ -154,5 +154,9 @@ describe('the view of a group', () => {
       expect(decodeView(new TextEncoder().encode(text))).toBeUndefined();
     }
     expect(decodeView(Uint8Array.of(0xff, 0xfe))).toBeUndefined();
+    // No peer could be told of more.
+    const most = 0xffff_ffff;
+    expect(decodeView(encodeView(joined(EMPTY_VIEW, member('a', 0, most))))).toBeDefined();
+    expect(decodeView(encodeView(joined(EMPTY_VIEW, member('a', 0, most + 1))))).toBeUndefined();
   });
 });
