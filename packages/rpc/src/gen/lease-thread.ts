@@ -2150,6 +2150,20 @@ function keyOf({ endpoint, keys, tls }) {
 		tls
 	], plain);
 }
+// src/stores/beat-file.ts
+const BEAT_CHARS = 40;
+function writeBeatSync(path, text) {
+	const beat = text.padEnd(BEAT_CHARS);
+	try {
+		(0, node_fs.writeFileSync)(path, beat, { flag: "r+" });
+	} catch (error) {
+		if (!isMissing(error)) throw error;
+		(0, node_fs.writeFileSync)(path, beat);
+	}
+}
+function isMissing(error) {
+	return error.code === "ENOENT";
+}
 // src/stores/etcd-http.ts
 const MAX_ANSWER_CHARS = 67108864;
 const IDLE_MS = 4e3;
@@ -2579,7 +2593,7 @@ var EtcdHolder = class {
 function fileHolder({ path }) {
 	return {
 		hold: async () => {
-			(0, node_fs.writeFileSync)(path, \`thread \${process.hrtime.bigint()}\`);
+			writeBeatSync(path, \`thread \${process.hrtime.bigint()}\`);
 			return true;
 		},
 		close: () => void 0

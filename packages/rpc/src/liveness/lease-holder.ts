@@ -1,6 +1,6 @@
 /** @file Holds a lease of a store from a ticket: what a thread needs of the stores' clients. */
-import { writeFileSync } from 'node:fs';
 import { embeddedHolder, type SharedLinks } from './embedded-holder.ts';
+import { writeBeatSync } from '../stores/beat-file.ts';
 import { EtcdApi } from '../stores/etcd-api.ts';
 import type { EtcdTicket, FileTicket, HolderEvents, LeaseHolder, LeaseTicket } from '../stores/ticket.ts';
 import { BUSY_AGE_MS } from './policy.ts';
@@ -95,7 +95,7 @@ function fileHolder({ path }: FileTicket): LeaseHolder {
   return {
     hold: async () => {
       // Different each time, and from what the main thread writes.
-      writeFileSync(path, `thread ${process.hrtime.bigint()}`);
+      writeBeatSync(path, `thread ${process.hrtime.bigint()}`);
       return true;
     },
     close: () => undefined,

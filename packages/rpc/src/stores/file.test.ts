@@ -8,6 +8,7 @@ import {
   openSync,
   readdirSync,
   rmSync,
+  statSync,
   symlinkSync,
   truncateSync,
   writeFileSync,
@@ -296,6 +297,34 @@ test('a disk that is full is said to be, keeps leases, and is not filled by what
   expect(await store.get('member')).toBeDefined();
   await store.close();
 });
+
+test(
+  'a disk that was full for longer than a lease has cost nobody its lease when there is room again',
+  { timeout: 20_000 },
+  async (context) => {
+    const directory = smallDisk(512 * 1024);
+    if (directory === undefined) return context.skip('no disk can be made here');
+    const store = await open(directory);
+    const other = await open(directory);
+    const lease = await store.lease(1_000);
+    let lost: Error | undefined;
+    void lease.lost.then((error) => (lost = error));
+    await store.set('member', Buffer.from('v'), { lease });
+    await other.get('member');
+    // Takes every byte that comes free, at once.
+    const hog = join(directory, 'hog');
+    const hogs = [1, 2].map(() => spawn('sh', ['-c', `while true; do cat /dev/zero >> '${hog}'; done 2> /dev/null`]));
+    for (const one of hogs) cleanups.push(() => one.kill('SIGKILL'));
+    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    for (const one of hogs) one.kill('SIGKILL');
+    await Promise.all(hogs.map((one) => once(one, 'exit')));
+    const [beat] = readdirSync(join(directory, 'beats'));
+    expect(statSync(join(directory, 'beats', beat as string)).size).toBeGreaterThan(0);
+    rmSync(hog);
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    expect([lost, (await other.get('member'))?.length]).toEqual([undefined, 1]);
+  },
+);
 
 test('an operation is done although no snapshot can be made after it', async () => {
   const directory = scratch();

@@ -1,7 +1,8 @@
 /** @file A store in a directory: for processes that share a file system and nothing else. */
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { within } from '../base/within.ts';
 import { checkDelta, checkExpected, checkKey, checkKeys, checkTtl, checkValue } from './checks.ts';
+import { writeBeat } from './beat-file.ts';
 import { FileLog, entries } from './file-log.ts';
 import { HeldLease, LeasingStore, type Leased, type Swapped } from './leasing.ts';
 import { race } from './limited.ts';
@@ -226,7 +227,7 @@ class FileStore extends LeasingStore<HeldLease<number>> implements TicketStore {
   private async beat(): Promise<void> {
     this.lastBeat = performance.now();
     const beat = String(++this.beats);
-    await Promise.all([...this.leases.keys()].map((id) => writeFile(this.log.beatPath(id), beat)));
+    await Promise.all([...this.leases.keys()].map((id) => writeBeat(this.log.beatPath(id), beat)));
   }
 
   /** Ends leases whose beat has not changed for their time to live, by this process's clock. */
