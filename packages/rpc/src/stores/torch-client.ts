@@ -1,5 +1,5 @@
 /** @file A client of torch's TCPStore: all its operations, byte for byte. Under torchrun workers find each other through it. */
-import { RpcError } from '../base/errors.ts';
+import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
 import { SocketConnection } from '../transports/socket.ts';
 import { tcpTransport } from '../transports/tcp.ts';
@@ -7,7 +7,7 @@ import type { Connection } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
 import { closedError } from './checks.ts';
 import { MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
-import { i64, u32 } from './protocol.ts';
+import { i64, MAX_LIST_BYTES, u32 } from './protocol.ts';
 import { READY, STOP_WAITING, TORCH_MAGIC, TorchOp } from './torch-ops.ts';
 
 const PING_NONCE = 0x6277;
@@ -55,9 +55,7 @@ export class TorchClient {
     this.endpoint = endpoint;
     this.signal = signal;
     signal?.addEventListener('abort', this.onAbort, { once: true });
-    connection.attach(
-      new ByteReader(this.program(), () => this.end(new RpcError('unavailable', `the store at ${endpoint} went away`))),
-    );
+    connection.attach(new ByteReader(this.program(), (error) => this.end(goneError(endpoint, error))));
   }
 
   async greet(): Promise<void> {
@@ -133,7 +131,8 @@ export class TorchClient {
   async listKeys(): Promise<string[]> {
     const keys = await this.ask(TorchOp.LIST_KEYS, [], function* (first) {
       const count = yield* readI64(first);
-      if (count > BigInt(MAX_KEYS_PER_REQUEST)) throw new RpcError('protocol-error', `a list of ${count} keys`);
+      if (count > BigInt(MAX_KEYS_PER_REQUEST))
+        throw new RpcError('protocol-error', `a list of ${count} keys, at most ${MAX_KEYS_PER_REQUEST} are taken`);
       return yield* readBlobs(Number(count));
     });
     return keys.map((key) => new TextDecoder().decode(key).replace(/^\//, ''));
@@ -225,6 +224,14 @@ export class TorchClient {
   }
 }
 
+/** Why the connection is over: what came was no answer, or the store, or the network before it, just went. */
+function goneError(endpoint: string, error: Error | undefined): RpcError {
+  const known = rpcInfo(error);
+  if (known?.code !== 'protocol-error') return new RpcError('unavailable', `the store at ${endpoint} went away`);
+  const why = bareText(known.code, known.message);
+  return new RpcError(known.code, `${endpoint} is no store of torch, or a broken one: ${why}`, { cause: error });
+}
+
 // eslint-disable-next-line require-yield -- the one byte has been read already
 const readByte: Read<number> = function* (first) {
   return first;
@@ -238,7 +245,7 @@ const readI64: Read<bigint> = function* (first) {
 const readBlob: Read<Uint8Array> = function* (first) {
   const length = yield* readI64(first);
   if (length < 0n || length > BigInt(MAX_VALUE_BYTES))
-    throw new RpcError('protocol-error', `a value of ${length} bytes`);
+    throw new RpcError('protocol-error', `a value of ${length} bytes, at most ${MAX_VALUE_BYTES} are taken`);
   return length === 0n ? new Uint8Array(0) : (yield Number(length)).slice();
 };
 
@@ -250,7 +257,14 @@ function readBytes(count: number): Read<Uint8Array> {
 
 function* readBlobs(count: number): Generator<number, Uint8Array[], Uint8Array> {
   const blobs: Uint8Array[] = [];
-  while (blobs.length < count) blobs.push(yield* readBlob((yield 1)[0] as number));
+  let bytes = 0;
+  while (blobs.length < count) {
+    const blob = yield* readBlob((yield 1)[0] as number);
+    bytes += blob.byteLength;
+    if (bytes > MAX_LIST_BYTES)
+      throw new RpcError('protocol-error', `a list of more than ${MAX_LIST_BYTES} bytes, which is all that is taken`);
+    blobs.push(blob);
+  }
   return blobs;
 }
 
