@@ -1,5 +1,5 @@
 /** @file Opening a store that may not be up yet: trying until it answers, the time is over, or nobody wants it any more. */
-import { RpcError } from '../base/errors.ts';
+import { bareText, RpcError } from '../base/errors.ts';
 import { sleep } from '../base/within.ts';
 import { limited } from './limited.ts';
 
@@ -31,7 +31,10 @@ export async function openWithin(
       const known = RpcError.from(error);
       if (known.code !== 'unavailable' && known.code !== 'deadline-exceeded') throw known;
       if (performance.now() + RETRY_MS > until)
-        throw tooLate(`no store at ${where} in ${Math.ceil(timeoutMs)} ms: ${known.message}`, known);
+        throw tooLate(
+          `no store at ${where} in ${Math.ceil(timeoutMs)} ms: ${bareText(known.code, known.message)}`,
+          known,
+        );
     }
     await sleep(RETRY_MS);
   }
