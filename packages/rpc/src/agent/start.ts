@@ -31,6 +31,7 @@ import type { KeepAlive } from '../liveness/keep-alive.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
 import type { Security } from '../base/options.ts';
 import { checkAdvertised, checkRpcOptions, type RpcOptions } from './rpc-options.ts';
+import { givenStore } from '../stores/given-store.ts';
 import { prefixStore } from '../stores/prefix.ts';
 import type { Lease, OpenStoreOptions, Store } from '../stores/store.ts';
 import type { Knock } from '../transports/knock.ts';
@@ -339,7 +340,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     faults,
     deviceMaps,
     security,
-    store: opened.store,
+    store: opened.owned ? opened.store : givenStore(opened.store),
     storeOwned: opened.owned,
     knock: around.knock,
     isGone: (member) => member.host === host && around.isProcessGone(member.pid),
