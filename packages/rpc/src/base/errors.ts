@@ -107,14 +107,9 @@ export function invalidArgument(text: string): RpcError {
   return new RpcError('invalid-argument', text);
 }
 
-/** Why a process that has no descriptors or no memory left, or may not read a file, does not find it. */
-const UNREADABLE: ReadonlySet<unknown> = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EACCES', 'EIO']);
-
 /** What wants an optional package, which is not installed. It is imported in a `try`: so bundlers, webpack too, know that it may be missing. */
 export function missingPackage(what: string, name: string, cause: unknown): RpcError {
-  const isThere = cause instanceof Error && UNREADABLE.has((cause as { code?: unknown }).code);
-  const why = isThere ? `, which cannot be loaded: ${cause.message}` : `: npm install ${name}`;
-  return new RpcError('failed-precondition', `${what} needs the package '${name}'${why}`, { cause });
+  return new RpcError('failed-precondition', `${what} needs the package '${name}': npm install ${name}`, { cause });
 }
 
 export interface RemoteErrorFields extends RpcErrorFields {

@@ -110,4 +110,13 @@ describe('what is bound where', () => {
     symlinkSync(scratch(), link);
     expect(() => userKeys(link)).toThrow(/not this user's alone/);
   });
+
+  test('what keeps a secret from being kept is said', () => {
+    const file = join(scratch(), 'file');
+    writeFileSync(file, '');
+    const directory = join(file, 'own');
+    expect(() => userKeys(directory)).toThrow(
+      `no secret was given and none can be kept in '${directory}' (ENOTDIR: not a directory, mkdir '${directory}'): set BACKWIRE_SECRET [failed-precondition]`,
+    );
+  });
 });
