@@ -5,6 +5,7 @@ import type { Tensor } from '@backwire/tensor';
 import { ambient, setHistory } from '@backwire/tensor/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
 import { decodeWrap, encodeWrap, MessageType, type HeaderEntry, type WrapMetadata } from '@backwire/wire/internal';
+import { setApart } from './engine/apart.ts';
 import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
 import { reachOf } from './engine/reach.ts';
 import { unlessRefused } from './failure.ts';
@@ -90,6 +91,7 @@ export function addRecvRpcBackward(
   if (requiring.length === 0) return undefined;
   const recv = new RecvRpcBackward(context.id, from.id, messageId, requiring.length, reach);
   unlessRefused(() => context.addRecv(from.id, messageId, recv));
+  setApart(requiring);
   setHistory(requiring, recv);
   return recv;
 }

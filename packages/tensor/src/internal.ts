@@ -10,6 +10,7 @@ export { AccumulateGrad, FunctionNode } from './autograd/node.ts';
 export { fit as fitGradient } from './autograd/backward/engine.ts';
 export { gradEdge, setHistory, shareHandle } from './autograd/record.ts';
 export { addGradients, addToHeld } from './ops/gradients.ts';
+export { spanOf } from './ops/overlap.ts';
 export { isDeviceName } from './device.ts';
 export { checkDevice, place } from './devices.ts';
 export { ASYNC_DISPOSE, DISPOSE } from './disposal.ts';

@@ -32,6 +32,15 @@ export function checkOverlap(target: Tensor, source: Tensor): void {
   );
 }
 
+/** The bytes of its storage between which the elements of `t` lie, some of others among them perhaps. A sparse tensor has none. */
+export function spanOf(t: Tensor): { readonly from: number; readonly end: number } {
+  const width = dtypes[t.dtype].bytes;
+  const from = t.offset * width;
+  if (t.size === 0 || t.sparse !== undefined) return { from, end: from };
+  const last = t.shape.reduce((sum, n, i) => sum + (n - 1) * (t.strides[i] as number), t.offset);
+  return { from, end: (last + 1) * width };
+}
+
 /** Whether the elements fill their memory, in any order of the dimensions. */
 function isDense(t: Tensor): boolean {
   if (t.isContiguous) return true;
