@@ -54,6 +54,27 @@ class Inherits extends nn.Linear {
   }
 }
 
+it('has all signatures of the module', () =>
+  at(0, async () => {
+    const lstm = await RemoteModule.create('w1', nn.LSTM, [2, 3]);
+    const x = ones([4, 1, 2]);
+    const [y, [h]] = await lstm.forward(x);
+    expect([y.shape, h.shape]).toEqual([
+      [4, 1, 3],
+      [1, 1, 3],
+    ]);
+    const [z] = await lstm.forwardWith({ timeoutMs: 5_000 }, x, [h, h]);
+    expect(z.shape).toEqual([4, 1, 3]);
+    const refused = () => {
+      // @ts-expect-error
+      void lstm.forward(3);
+      // @ts-expect-error
+      void lstm.forward();
+    };
+    expect(refused).toBeTypeOf('function');
+    lstm.getModuleRRef().dispose();
+  }));
+
 describe('RemoteModule', () => {
   it('forwards arguments and results', () =>
     at(0, async () => {

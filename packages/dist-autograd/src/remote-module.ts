@@ -20,6 +20,7 @@ import { nn, type Named, type Parameter } from '@backwire/tensor';
 import { registerValueType } from '@backwire/wire';
 import { modulesOf, type RemoteModules } from './api.ts';
 import { parseRemoteDevice } from './remote-device.ts';
+import type { ArgumentsOf, ResultFor } from './signatures.ts';
 
 type AnyModule = nn.Module & nn.Callable;
 // Only `any` accepts every constructor.
@@ -110,16 +111,19 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   }
 
   /** Runs the module's `forward` on its worker. */
-  forward(...args: Parameters<M['forward']>): Promise<Awaited<ReturnType<M['forward']>>> {
+  forward<A extends ArgumentsOf<M['forward']>>(...args: A): Promise<Awaited<ResultFor<M['forward'], A>>> {
     return this.forwardWith({}, ...args);
   }
 
   /** As `forward`, with a time limit or signal. */
-  forwardWith(options: CallOptions, ...args: Parameters<M['forward']>): Promise<Awaited<ReturnType<M['forward']>>> {
+  forwardWith<A extends ArgumentsOf<M['forward']>>(
+    options: CallOptions,
+    ...args: A
+  ): Promise<Awaited<ResultFor<M['forward'], A>>> {
     const called =
       this.#modules?.forward(this.#rref, args as unknown[], this.#device, options) ??
       rpcSync(this.#on, callForward, [this.#rref as RRef<AnyModule>, args as unknown[]], options);
-    return called as Promise<Awaited<ReturnType<M['forward']>>>;
+    return called as Promise<Awaited<ResultFor<M['forward'], A>>>;
   }
 
   /** References to the module's parameters, for `DistributedOptimizer`. One call. */

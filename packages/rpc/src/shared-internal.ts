@@ -18,6 +18,7 @@ export {
   systemFunction,
   type Definition,
   type Kind,
+  type NotGenerator,
 } from './base/definitions.ts';
 export type {
   CallLabel,

@@ -20,6 +20,7 @@ import {
   optionNames,
   refuseUnknown,
   type ExtensionHost,
+  type NotGenerator,
 } from '@backwire/rpc/internal';
 import { createFailed, createRemote } from './client/creation.ts';
 import { RRefSession, sessionOf } from './extension.ts';
@@ -74,7 +75,7 @@ export function remote<C extends AnyCtor & Named>(
 ): RRef<InstanceType<C>>;
 export function remote<F extends AnyFn & Named>(
   to: To,
-  fn: F,
+  fn: F & NotGenerator<ReturnType<F>>,
   ...rest: Rest<Parameters<F>>
 ): RRef<Awaited<ReturnType<F>>>;
 export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {

@@ -1,7 +1,8 @@
 /** What must compile, and what must not: the types are the test, running it only shows that nothing is called. */
 import { nn, rpcName, type Parameter, type Tensor } from '@backwire/tensor';
+import { rpcFunction } from '@backwire/rpc';
 import { expectTypeOf, it } from 'vitest';
-import type { RemoteProxy, RRef, RRefProxy } from './index.ts';
+import { remote, type RemoteProxy, type RRef, type RRefProxy } from './index.ts';
 
 class Server {
   static readonly [rpcName] = 'types/Server';
@@ -33,6 +34,11 @@ class Server {
   dispose(): void {
     this._hidden();
   }
+  read(key: string): string;
+  read(key: number, times: number): number[];
+  read(key: string | number): string | number[] {
+    return typeof key === 'string' ? key : [key];
+  }
 }
 
 it('proxies have the published shape', () => {
@@ -46,9 +52,35 @@ it('proxies have the published shape', () => {
   expectTypeOf<RemoteProxy<Server>['refuseLater']>().toEqualTypeOf<() => Promise<never>>();
   expectTypeOf<RRefProxy<Server>['refuse']>().toEqualTypeOf<(why: string) => RRef<never>>();
   expectTypeOf<keyof RemoteProxy<Server>>().toEqualTypeOf<
-    'forward' | 'later' | 'count' | 'ticks' | 'parameters' | 'refuse' | 'refuseLater'
+    'forward' | 'later' | 'count' | 'ticks' | 'parameters' | 'refuse' | 'refuseLater' | 'read'
   >();
   expectTypeOf<keyof RemoteProxy<number[]>>().toEqualTypeOf<never>();
+});
+
+it('a method with several signatures has all of them', () => {
+  const through = (rref: RRef<Server>) => {
+    expectTypeOf(rref.rpcSync().read('key')).toEqualTypeOf<Promise<string>>();
+    expectTypeOf(rref.rpcSync().read(1, 2)).toEqualTypeOf<Promise<number[]>>();
+    expectTypeOf(rref.remote().read('key')).toEqualTypeOf<RRef<string>>();
+    // @ts-expect-error
+    void rref.rpcSync().read(1);
+  };
+  expectTypeOf(through).toBeFunction();
+});
+
+it('what a generator yields is left nowhere', () => {
+  const counts = rpcFunction('types/counts', function* (to: number) {
+    yield to;
+  });
+  const through = (rref: RRef<Server>) => {
+    // @ts-expect-error
+    rref.remote().count(3);
+    // @ts-expect-error
+    rref.remote().ticks();
+    // @ts-expect-error
+    remote('w0', counts, [3]);
+  };
+  expectTypeOf(through).toBeFunction();
 });
 
 it('an RRef of a narrower value is one of a wider value', () => {

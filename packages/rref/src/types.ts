@@ -1,6 +1,7 @@
 /** @file What an RRef is to the program that holds it. */
 import type { Tensor } from '@backwire/tensor';
 import type { AnyFn, CallOptions, WorkerInfo } from '@backwire/rpc';
+import type { NotGenerator } from '@backwire/rpc/internal';
 
 /** Unique in the group: the worker that drew it, and a counter there. */
 export interface RRefId {
@@ -25,17 +26,38 @@ type MethodNames<T> = T extends readonly unknown[]
       [K in keyof T as K extends string ? (K extends Hidden ? never : T[K] extends AnyFn ? K : never) : never]: true;
     };
 
-/** The methods of the remote value; calling one runs it on the owner and answers with a promise, a generator method with a stream. */
+/** A method as it is called from elsewhere. */
+type Called<A extends readonly unknown[], R> = (...args: A) => Result<R>;
+/** The same, leaving the result behind. What a generator yields cannot be left; the compiler shows why where one is called. */
+type Kept<A extends readonly unknown[], R> =
+  unknown extends NotGenerator<R>
+    ? (...args: A) => RRef<Awaited<R>>
+    : 'a generator is called through rpcSync() of the RRef';
+
+/**
+ * The methods of the remote value; calling one runs it on the owner and answers with a promise, a generator method with a stream. One with
+ * several signatures has its last four.
+ */
 export type RemoteProxy<T> = {
-  readonly [K in MethodNames<T> & keyof T]: T[K] extends (...args: infer A) => infer R
-    ? (...args: A) => Result<R>
+  readonly [K in MethodNames<T> & keyof T]: T[K] extends {
+    (...args: infer A): infer R;
+    (...args: infer B): infer S;
+    (...args: infer C): infer U;
+    (...args: infer D): infer V;
+  }
+    ? Called<A, R> & Called<B, S> & Called<C, U> & Called<D, V>
     : never;
 };
 
 /** The same, where each result stays on the owner behind an RRef of its own. */
 export type RRefProxy<T> = {
-  readonly [K in MethodNames<T> & keyof T]: T[K] extends (...args: infer A) => infer R
-    ? (...args: A) => RRef<Awaited<R>>
+  readonly [K in MethodNames<T> & keyof T]: T[K] extends {
+    (...args: infer A): infer R;
+    (...args: infer B): infer S;
+    (...args: infer C): infer U;
+    (...args: infer D): infer V;
+  }
+    ? Kept<A, R> & Kept<B, S> & Kept<C, U> & Kept<D, V>
     : never;
 };
 

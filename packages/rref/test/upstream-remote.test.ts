@@ -2,7 +2,17 @@
 import { errorMatching, shown } from '@backwire/testing';
 import { getWorkerInfo, RemoteError, rpcAsync, rpcClass, RpcError, rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
 import type { AnyFn, To } from '@backwire/rpc';
-import { add, ones, openHostDevice, rpcName, tensor, zeros, zerosLike, type Tensor } from '@backwire/tensor';
+import {
+  add,
+  ones,
+  openHostDevice,
+  rpcName,
+  tensor,
+  zeros,
+  zerosLike,
+  type Named,
+  type Tensor,
+} from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
 import { onAll, withGroup } from './group.ts';
 import { sparse, whole } from './tensors.ts';
@@ -120,7 +130,7 @@ describe('remote of an asynchronous function', () => {
   it('of the wrong kind says so when its value is asked for', () =>
     onAll(4, async (at) => {
       const message = /^a generator is called with rpcStream\(\)/;
-      await expect(remote(at('w1'), generator as unknown as AnyFn & typeof generator).toHere()).rejects.toThrow(
+      await expect(remote(at('w1'), generator as unknown as AnyFn & Named).toHere()).rejects.toThrow(
         errorMatching(RpcError, { code: 'failed-precondition', executed: 'yes', peer: { name: at('w1') }, message }),
       );
     }));

@@ -14,7 +14,7 @@ export type AnyCtor = abstract new (...args: any[]) => any;
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 
 /** A generator is called with `rpcStream`; the type says so where a call is written. */
-type NotGenerator<R> = [R] extends [never]
+export type NotGenerator<R> = [R] extends [never]
   ? unknown // It only throws.
   : R extends AsyncIterable<any> | Iterator<any, any, any>
     ? 'a generator is called with rpcStream()'
