@@ -347,6 +347,26 @@ describe('the norm of gradients on several workers', () => {
     await expectClean(agents);
   });
 
+  it('refuses limits and orders that are no numbers, and leaves the gradients as they are', async () => {
+    await at(0, async () => {
+      const param = tensor([1, 2], { requiresGrad: true });
+      const optimizer = await DistributedOptimizer.create(optim.SGD, [createRRef(param)], { lr: 0.1 });
+      await context(async (id) => {
+        await backward(id, [param.mul(3).sum()]);
+        await expect(optimizer.clipGradNorm_(id, undefined as never)).rejects.toThrow(
+          'maxNorm is a number, got undefined',
+        );
+        await expect(optimizer.clipGradNorm_(id, '1' as never)).rejects.toThrow(
+          "maxNorm is a number, got the text '1'",
+        );
+        const inf = optimizer.clipGradNorm_(id, 1, { normType: 'inf' as never });
+        await expect(inf).rejects.toThrow("normType is a number, got the text 'inf'");
+        expect(getGradients(id).get(param)?.toArray()).toEqual([3, 3]);
+      });
+      optimizer.dispose();
+    });
+  });
+
   it('refuses norms that are not finite when asked to, unknown options, other contexts, and disposed optimisers', async () => {
     await at(0, async () => {
       const param = tensor([1, 2], { requiresGrad: true });

@@ -3,7 +3,7 @@ import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } fr
 import { CALL_OPTIONS, nameOf, refuseUnknown } from '@backwire/rpc/internal';
 import { remote, type RRef } from '@backwire/rref';
 import { scope, tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
-import { DISPOSE, clipFactor, kindOf, runWith } from '@backwire/tensor/internal';
+import { DISPOSE, checkNumber, clipFactor, kindOf, runWith } from '@backwire/tensor/internal';
 import { sessionOf, type Autograd } from './api.ts';
 import type { LiveContext } from './live-context.ts';
 import {
@@ -135,6 +135,7 @@ export class DistributedOptimizer implements Disposable {
   async gradNorm(contextId: bigint, options: ClipOptions = {}): Promise<number> {
     refuseUnknown(options, CLIP_OPTIONS, 'gradNorm()');
     const { normType = 2, errorIfNonfinite = false, ...call } = options;
+    checkNumber(normType, 'gradNorm(): normType');
     const found = await this.#inContext('gradNorm()', contextId, call, () =>
       this.#onOwners(({ rref }) => rpcSync(rref.owner(), gradientNorms, [rref, contextId, normType], call)),
     );
@@ -158,6 +159,7 @@ export class DistributedOptimizer implements Disposable {
    */
   async clipGradNorm_(contextId: bigint, maxNorm: number, options: ClipOptions = {}): Promise<number> {
     refuseUnknown(options, CLIP_OPTIONS, 'clipGradNorm_()');
+    checkNumber(maxNorm, 'clipGradNorm_(): maxNorm');
     const total = await this.gradNorm(contextId, options);
     const factor = clipFactor(maxNorm, total, isWide(total));
     if (factor === 1) return total;

@@ -33,7 +33,7 @@ export {
   type Remains,
   type Scoped,
 } from './scope.ts';
-export { clipFactor } from './nn/clip.ts';
+export { checkNumber, clipFactor } from './nn/clip.ts';
 export { contentOf, restoreContent } from './nn/module.ts';
 export { currentExchange, type ReplicaSeat, type Room, type Told } from './nn/exchange.ts';
 export { LooseSeat, MOST_ROOM, takeSeat, type SeatingGroup } from './nn/replica-seats.ts';

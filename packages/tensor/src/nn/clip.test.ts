@@ -45,3 +45,20 @@ it('gives a leaf that was frozen since it was used no gradient, and steps it not
   new optim.SGD([frozen, trained], { lr: 1 }).step();
   expect([frozen.toArray(), trained.toArray()]).toEqual([[1], [1]]);
 });
+
+it.each<[string, (p: Tensor) => unknown]>([
+  ['clipGradNorm_(): maxNorm is a number, got undefined', (p) => nn.utils.clipGradNorm_(p, undefined as never)],
+  [
+    "getTotalNorm(): normType is a number, got the text 'inf'",
+    (p) => nn.utils.clipGradNorm_(p, 1, { normType: 'inf' as never }),
+  ],
+  [
+    "clipGradsWithNorm_(): maxNorm is a number, got the text '1'",
+    (p) => nn.utils.clipGradsWithNorm_([p.grad!], '1' as never, 5),
+  ],
+  ['clipGradValue_(): clipValue is a number, got undefined', (p) => nn.utils.clipGradValue_(p, undefined as never)],
+])('refuses what is no number and leaves the gradients as they are: %s', (text, clip) => {
+  const p = withGradient(tensor([3, 4]));
+  expect(() => clip(p)).toThrow(text);
+  expect(p.grad?.toArray()).toEqual([3, 4]);
+});

@@ -1,6 +1,7 @@
 /** @file Norms of gradients, clipping, and parameters as one vector: `nn.utils`. */
 import { noGrad } from '../autograd/record.ts';
 import { zeros } from '../creation.ts';
+import { kindOf } from '../given.ts';
 import { norm } from '../ops/composite.ts';
 import { concat } from '../ops/join.ts';
 import { stack } from '../ops/stack.ts';
@@ -28,6 +29,7 @@ function gradientsOf(parameters: Iterable<Tensor> | Tensor): Tensor[] {
 export function getTotalNorm(tensors: Iterable<Tensor>, options: ClipOptions = {}): Tensor {
   checkOptionNames(options, OPTIONS, 'getTotalNorm()');
   const p = options.normType ?? 2;
+  checkNumber(p, 'getTotalNorm(): normType');
   const total = noGrad(() =>
     sweep(() => {
       const list = [...tensors];
@@ -63,10 +65,16 @@ export function clipGradNorm_(
   maxNorm: number,
   options: ClipOptions = {},
 ): Tensor {
+  checkNumber(maxNorm, 'clipGradNorm_(): maxNorm');
   const grads = gradientsOf(parameters);
   const total = getTotalNorm(grads, options);
   clipGradsWithNorm_(grads, maxNorm, total.item());
   return total;
+}
+
+/** Programs without types may leave it out, or give a text: every gradient would be NaN. @throws TypeError saying what is a number. */
+export function checkNumber(value: unknown, what: string): void {
+  if (typeof value !== 'number') throw new TypeError(`${what} is a number, got ${kindOf(value)}`);
 }
 
 function isWide(tensors: readonly Tensor[]): boolean {
@@ -81,6 +89,7 @@ export function clipFactor(maxNorm: number, total: number, wide: boolean): numbe
 
 /** Scales tensors in place so that their norm, `total`, becomes at most `maxNorm`. */
 export function clipGradsWithNorm_(grads: Iterable<Tensor>, maxNorm: number, total: number): void {
+  checkNumber(maxNorm, 'clipGradsWithNorm_(): maxNorm');
   const list = [...grads];
   const factor = clipFactor(maxNorm, total, isWide(list));
   noGrad(() => {
@@ -93,6 +102,7 @@ export function clipGradsWithNorm_(grads: Iterable<Tensor>, maxNorm: number, tot
  * more than once is replaced by one that names it once.
  */
 export function clipGradValue_(parameters: Iterable<Tensor> | Tensor, clipValue: number): void {
+  checkNumber(clipValue, 'clipGradValue_(): clipValue');
   noGrad(() => {
     for (const p of parameters instanceof Tensor ? [parameters] : parameters) {
       if (p.grad?.sparse?.coalesced === false) p.grad = p.grad.coalesce();
