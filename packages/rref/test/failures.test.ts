@@ -363,6 +363,18 @@ describe('misuse', () => {
       expect(agents.every(isEmpty)).toBe(true);
     }));
 
+  it('a creation that was never sent, of which methods are called at once', () =>
+    withGroup(2, async () => {
+      for (const owner of ['w0', 'w1']) {
+        using never = remote(owner, Counter, [], { signal: AbortSignal.abort() });
+        using left = never.remote().ask();
+        const cancelled = { code: 'cancelled', executed: 'no' };
+        await expect(left.confirmed()).rejects.toMatchObject(cancelled);
+        await expect(left.toHere()).rejects.toMatchObject(cancelled);
+        await expect(never.toHere()).rejects.toMatchObject(cancelled);
+      }
+    }));
+
   it('a generator, which runs only in a stream', () =>
     withGroup(2, async () => {
       for (const owner of ['w0', 'w1']) {

@@ -33,6 +33,8 @@ export interface Creation {
   readonly name: string;
   /** The class that is constructed, so that calls of its methods can be named by it. */
   readonly className?: string | undefined;
+  /** What a failure means to whoever asked for it. */
+  readonly explain?: ((error: unknown) => unknown) | undefined;
 }
 
 /** A creation that was asked for. */
@@ -141,7 +143,7 @@ function follow(
       done();
     },
     (error: unknown) => {
-      const shown = ofFunction(error) ? error : describe(error, request.to);
+      const shown = ofFunction(error) ? error : describe(request.what.explain?.(error) ?? error, request.to);
       handle.creationEnds({ error: shown });
       done(ofFunction(error) ? undefined : failureOf(shown));
     },

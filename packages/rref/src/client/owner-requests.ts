@@ -78,14 +78,11 @@ export class OwnerRequests {
       return createFailed(this.session, handle.fork?.owner ?? this.session.members.self, failure.error);
     handle.throwIfDeleted('call remote() on it');
     const given = [this.reference(handle), method, args];
-    const made = createRemote(
-      this.session,
-      handle.owner(),
-      invokeAndKeep,
-      given,
-      { name: handle.nameOf(method) },
-      options,
-    );
+    const owner = handle.owner();
+    // An owner that was never asked for the value does not have it: why it was not asked is known here by now.
+    const explain = (error: unknown): unknown => (isUnknown(error, owner) ? handle.failure()?.error : undefined);
+    const what = { name: handle.nameOf(method), explain };
+    const made = createRemote(this.session, owner, invokeAndKeep, given, what, options);
     // The method still needs this value: the handle is in use until the creation is over.
     const created = made.creation ?? Promise.resolve();
     handle.use('remote()', () => created).catch(() => undefined);
