@@ -140,8 +140,8 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
 
   /**
    * Sets the mode there, in the order of the calls that this worker makes: a `forward` or a method of `getModuleRRef()` that was called
-   * before it runs in the old mode, one after it in the new one, awaited or not. Only a call that waits for an RRef among its arguments
-   * starts later. Should the worker be gone, the next forward says so.
+   * before it runs in the old mode, one after it in the new one, awaited or not. Only in a context a call that waits for an RRef among its
+   * arguments starts later. Should the worker be gone, the next forward says so.
    */
   override train(mode = true): this {
     this.training = mode;
