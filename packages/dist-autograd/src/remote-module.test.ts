@@ -66,9 +66,9 @@ it('has all signatures of the module', () =>
     const [z] = await lstm.forwardWith({ timeoutMs: 5_000 }, x, [h, h]);
     expect(z.shape).toEqual([4, 1, 3]);
     const refused = () => {
-      // @ts-expect-error
+      // @ts-expect-error -- no signature takes a number
       void lstm.forward(3);
-      // @ts-expect-error
+      // @ts-expect-error -- nor nothing
       void lstm.forward();
     };
     expect(refused).toBeTypeOf('function');

@@ -62,7 +62,7 @@ it('a method with several signatures has all of them', () => {
     expectTypeOf(rref.rpcSync().read('key')).toEqualTypeOf<Promise<string>>();
     expectTypeOf(rref.rpcSync().read(1, 2)).toEqualTypeOf<Promise<number[]>>();
     expectTypeOf(rref.remote().read('key')).toEqualTypeOf<RRef<string>>();
-    // @ts-expect-error
+    // @ts-expect-error -- neither signature takes a number alone
     void rref.rpcSync().read(1);
   };
   expectTypeOf(through).toBeFunction();
@@ -73,11 +73,11 @@ it('what a generator yields is left nowhere', () => {
     yield to;
   });
   const through = (rref: RRef<Server>) => {
-    // @ts-expect-error
+    // @ts-expect-error -- a generator
     rref.remote().count(3);
-    // @ts-expect-error
+    // @ts-expect-error -- an asynchronous one
     rref.remote().ticks();
-    // @ts-expect-error
+    // @ts-expect-error -- a function that is one
     remote('w0', counts, [3]);
   };
   expectTypeOf(through).toBeFunction();

@@ -130,7 +130,8 @@ describe('remote of an asynchronous function', () => {
   it('of the wrong kind says so when its value is asked for', () =>
     onAll(4, async (at) => {
       const message = /^a generator is called with rpcStream\(\)/;
-      await expect(remote(at('w1'), generator as unknown as AnyFn & Named).toHere()).rejects.toThrow(
+      const untyped: AnyFn & Named = generator;
+      await expect(remote(at('w1'), untyped).toHere()).rejects.toThrow(
         errorMatching(RpcError, { code: 'failed-precondition', executed: 'yes', peer: { name: at('w1') }, message }),
       );
     }));
