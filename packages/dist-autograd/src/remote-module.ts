@@ -121,7 +121,7 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     ...args: A
   ): Promise<Awaited<ResultFor<M['forward'], A>>> {
     const called =
-      this.#modules?.forward(this.#rref, args as unknown[], this.#device, options) ??
+      this.#modules?.forward(this.#rref, args, this.#device, options) ??
       rpcSync(this.#on, callForward, [this.#rref as RRef<AnyModule>, args as unknown[]], options);
     return called as Promise<Awaited<ResultFor<M['forward'], A>>>;
   }
