@@ -79,8 +79,7 @@ function barOf(event: RecordedEvent, originUs: number, inside: number): Bar {
   return {
     name: at < 0 ? event.name : event.name.slice(at + REMOTE_OP.length),
     cat: event.kind,
-    ts: originUs + event.startUs,
-    dur: event.durationUs,
+    ...span(event.startUs, event.durationUs, originUs),
     pid: event.node,
     args: {
       ...(at < 0 ? {} : { call: event.name.slice(0, at) }),
@@ -89,6 +88,19 @@ function barOf(event: RecordedEvent, originUs: number, inside: number): Bar {
     },
     inside,
   };
+}
+
+/**
+ * From `startUs` on `durationUs`, counted from `originUs`. Numbers as large as the time since the epoch are a quarter of a microsecond apart:
+ * both ends go to the nearest of them, so what lay inside or beside each other before does so after.
+ */
+export function span(
+  startUs: number,
+  durationUs: number,
+  originUs: number,
+): { readonly ts: number; readonly dur: number } {
+  const ts = originUs + startUs;
+  return { ts, dur: originUs + (startUs + durationUs) - ts };
 }
 
 /** What the merged trace says of clocks. */

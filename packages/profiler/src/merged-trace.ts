@@ -1,5 +1,5 @@
 /** @file One trace out of those of many workers, their clocks set by one of them. */
-import { type Arrow, type Bar, type ChromeTrace, draw, unnamed } from './chrome-trace.ts';
+import { type Arrow, type Bar, type ChromeTrace, draw, span, unnamed } from './chrome-trace.ts';
 import { alignClocks, type ClockLink } from './clock.ts';
 
 interface Trace {
@@ -50,7 +50,7 @@ function take(
     const place = `${event.pid} ${event.tid} ${event.ts}`;
     if (event.ph === 'X') {
       const { name, cat, ts, dur, pid, args } = event;
-      const index = bars.push({ name, cat, ts: ts - offsetUs, dur, pid, args: args ?? {}, inside: -1 }) - 1;
+      const index = bars.push({ name, cat, ...span(ts, dur, -offsetUs), pid, args: args ?? {}, inside: -1 }) - 1;
       if (cat === 'rpc' || cat === 'handler') byPlace.set(place, index);
     } else if (event.ph === 'M' && event.name === 'process_name') {
       const name = String(event.args?.['name']);

@@ -419,4 +419,32 @@ describe('chromeTrace', () => {
       }
     }
   });
+
+  it('has what runs one after the other on one lane, whatever the date', () => {
+    const originUs = 1_790_000_000_000_000.25;
+    const events: RecordedEvent[] = [];
+    // The times of a call inside a call inside a call, again and again, in steps of the clock.
+    for (let i = 0, us = 0; i < 1_000; i++) {
+      const starts = [us, us + 0.37, us + 0.55];
+      const ends = [us + 3.13, us + 3.02, us + 2.91];
+      starts.forEach((start, depth) =>
+        events.push(op(`e${i}.${depth}`, start, (ends[depth] ?? 0) - start, depth === 0 ? -1 : events.length - 1)),
+      );
+      us += 3.21;
+    }
+    const trace = chromeTrace([{ events, originUs }]);
+    const clocks = { reference: 0, workers: { 1: { offsetUs: 1_000.3, errorUs: 1 } } };
+    const other = { ...trace, otherData: { backwire: { reference: 1, workers: {} } } };
+    const first = { traceEvents: [], otherData: { backwire: clocks } };
+    for (const { traceEvents } of [trace, mergeChromeTraces([trace]), mergeChromeTraces([first, other])]) {
+      const drawn = (traceEvents as TraceEvent[]).filter(({ ph }) => ph === 'X');
+      expect(drawn).toHaveLength(3_000);
+      expect(drawn.filter(({ tid }) => tid !== 0)).toEqual([]);
+      for (const [i, { ts, dur }] of drawn.entries()) {
+        expect(Math.abs(dur - (events[i]?.durationUs ?? 0))).toBeLessThanOrEqual(0.5);
+        const outer = drawn[events[i]?.parent ?? -1];
+        if (outer !== undefined) expect(ts >= outer.ts && ts + dur <= outer.ts + outer.dur).toBe(true);
+      }
+    }
+  });
 });
