@@ -258,8 +258,12 @@ test('a folder that is emptied and used again is a store that started anew, to t
   const next = await open(directory);
   await next.set('k0', Buffer.from('next'));
   expect((await events.next()).value).toEqual({ type: 'resync', key: '' });
-  expect(await lease.lost).toBeInstanceOf(Error);
-  expect([...(await former.list('')).keys()]).toEqual(['k0']);
+  // Of the same number as the former one's.
+  const other = await next.lease(60_000);
+  await next.set('held', Buffer.from('next'), { lease: other });
+  expect(await lease.lost).toMatchObject({ message: `the store in '${directory}' was emptied [unavailable]` });
+  await lease.revoke();
+  expect([...(await former.list('')).keys()]).toEqual(['held', 'k0']);
   const counted = await Promise.all([former, next, former, next].map((store) => store.add('n', 1n)));
   expect(counted.sort()).toEqual([1n, 2n, 3n, 4n]);
 });
