@@ -4,19 +4,22 @@
  */
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Random } from '@backwire/testing';
-import { nn, optim, Parameter, tensor, type Tensor } from '@backwire/tensor';
+import { nn, optim, Parameter, real, tensor, type Tensor } from '@backwire/tensor';
 import { processGroup } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
 import { dropping } from './wrapped-groups.ts';
 
 const WORKERS = 3;
-const DTYPES = ['float32', 'float64', 'float16', 'bfloat16'] as const;
+const DTYPES = ['float32', 'float64', 'float16', 'bfloat16', 'complex64'] as const;
 
 let cluster: Cluster;
 beforeEach(async () => {
   cluster = await startCluster(WORKERS);
 });
 afterEach(() => cluster.close());
+
+/** As doubles; of complex numbers the real part. */
+const wide = (t: Tensor): Tensor => (t.dtype === 'complex64' ? real(t) : t).to('float64');
 
 /** Slopes by parameter; undefined where the pass does not come to it. */
 type Use = readonly (number | undefined)[];
@@ -41,21 +44,21 @@ class Parts extends nn.Module {
     const terms = use.flatMap((slope, i) => {
       if (slope === undefined) return [];
       const part = this.parts[i] ?? this.table.forward(tensor([1, 1], { dtype: 'int64' }));
-      return [part.mul(slope).sum().to('float64')];
+      return [wide(part.mul(slope).sum())];
     });
     return terms.reduce<Tensor>((sum, term) => sum.add(term), tensor(0).to('float64'));
   }
 }
 
 const gradsOf = (model: Parts): (unknown[] | null)[] =>
-  model.all.map(({ grad }) => grad && (grad.toDense().to('float64').reshape([-1]).toArray() as unknown[]));
+  model.all.map(({ grad }) => grad && (wide(grad.toDense()).reshape([-1]).toArray() as unknown[]));
 
 /** The mean of what each has alone, zeros where it has none. */
 function meanOf(alone: readonly Parts[]): (unknown[] | null)[] {
   return (alone[0] as Parts).all.map((_, i) => {
     const grads = alone.flatMap(({ all }) => all[i]?.grad ?? []);
     if (grads.length === 0) return null;
-    const sum = grads.map((grad): Tensor => grad.toDense().to('float64')).reduce((a, b) => a.add(b));
+    const sum = grads.map((grad): Tensor => wide(grad.toDense())).reduce((a, b) => a.add(b));
     return sum.div(alone.length).reshape([-1]).toArray() as unknown[];
   });
 }

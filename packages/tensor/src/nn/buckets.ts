@@ -160,7 +160,7 @@ export class Bucket implements GradBucket {
   private usedIn(result: Tensor): readonly boolean[] {
     const { present, isMarked } = this;
     if (!isMarked || present.every((has) => has)) return present;
-    const marks = (): Tensor => result.narrow(0, result.size - present.length, present.length).gt(0);
+    const marks = (): Tensor => result.narrow(0, result.size - present.length, present.length).ne(0);
     return sweep(marks).toArray() as boolean[];
   }
 
