@@ -145,6 +145,19 @@ describe('schedules', () => {
     expect(seen).toEqual([1, 1, 2, 2, 0, 1, 2, 3]);
   });
 
+  it('that are cyclic begin at their least rate, also for what comes after them', () => {
+    const o = new optim.SGD([leaf()], { lr: 0.5, momentum: 0.9 });
+    const first = new L.CyclicLR(o, { baseLr: 0.01, maxLr: 0.1, stepSizeUp: 2 });
+    const both = new L.SequentialLR(o, [first, new L.LambdaLR(o, () => 1)], [2]);
+    const seen = [ratesOf(o)[0]];
+    for (let i = 0; i < 4; i++) {
+      both.step();
+      seen.push(ratesOf(o)[0]);
+    }
+    // PyTorch 2.13's.
+    for (const [i, rate] of [0.01, 0.055, 0.01, 0.01, 0.01].entries()) expect(seen[i]).toBeCloseTo(rate, 12);
+  });
+
   it('say which setting makes none', () => {
     const o = sgd();
     const cyclic = (more: object) => () => new L.CyclicLR(o, { baseLr: 1, maxLr: 2, ...more });
