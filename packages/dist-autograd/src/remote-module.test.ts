@@ -75,6 +75,20 @@ it('has all signatures of the module', () =>
     lstm.getModuleRRef().dispose();
   }));
 
+it('is called where its module is not known, and where it may be any', () =>
+  at(0, async () => {
+    const call = async <M extends nn.Module & nn.Callable>(
+      module: RemoteModule<M>,
+      ...args: Parameters<M['forward']>
+    ): Promise<Awaited<ReturnType<M['forward']>>> => module.forward(...args);
+    const linear = await RemoteModule.create('w1', nn.Linear, [2, 3]);
+    expect((await call(linear, ones([4, 2]))).shape).toEqual([4, 3]);
+    const loose = linear as RemoteModule<any>;
+    const sum = (await loose.forward(ones([4, 2]))) as Tensor;
+    expect(sum.shape).toEqual([4, 3]);
+    linear.getModuleRRef().dispose();
+  }));
+
 describe('RemoteModule', () => {
   it('forwards arguments and results', () =>
     at(0, async () => {

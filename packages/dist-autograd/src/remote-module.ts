@@ -110,20 +110,29 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
     return `${this.#rref.ownerName()}/${this.#device}`;
   }
 
-  /** Runs the module's `forward` on its worker. */
-  forward<A extends ArgumentsOf<M['forward']>>(...args: A): Promise<Awaited<ResultFor<M['forward'], A>>> {
-    return this.forwardWith({}, ...args);
+  /** Runs the module's `forward` on its worker. Of one with several signatures the last four can be called. */
+  forward<A extends ArgumentsOf<M['forward']>>(...args: A): Promise<Awaited<ResultFor<M['forward'], A>>>;
+  // For a module whose class is not known where it is called.
+  forward(...args: Parameters<M['forward']>): Promise<Awaited<ReturnType<M['forward']>>>;
+  forward(...args: unknown[]): Promise<unknown> {
+    return this.#run({}, args);
   }
 
   /** As `forward`, with a time limit or signal. */
   forwardWith<A extends ArgumentsOf<M['forward']>>(
     options: CallOptions,
     ...args: A
-  ): Promise<Awaited<ResultFor<M['forward'], A>>> {
-    const called =
+  ): Promise<Awaited<ResultFor<M['forward'], A>>>;
+  forwardWith(options: CallOptions, ...args: Parameters<M['forward']>): Promise<Awaited<ReturnType<M['forward']>>>;
+  forwardWith(options: CallOptions, ...args: unknown[]): Promise<unknown> {
+    return this.#run(options, args);
+  }
+
+  #run(options: CallOptions, args: unknown[]): Promise<unknown> {
+    return (
       this.#modules?.forward(this.#rref, args, this.#device, options) ??
-      rpcSync(this.#on, callForward, [this.#rref as RRef<AnyModule>, args as unknown[]], options);
-    return called as Promise<Awaited<ResultFor<M['forward'], A>>>;
+      rpcSync(this.#on, callForward, [this.#rref as RRef<AnyModule>, args], options)
+    );
   }
 
   /** References to the module's parameters, for `DistributedOptimizer`. One call. */
