@@ -99,7 +99,7 @@ function endUnread(exitCode: number): void {
   let before = unread();
   const timer = setInterval(() => {
     const now = unread();
-    if (now === before) process.exit(exitCode);
+    if (now > 0 && now === before) process.exit(exitCode);
     before = now;
   }, UNREAD_MS);
   timer.unref();
