@@ -7,9 +7,11 @@ describe('a worker that is stopped until it has been put out', { timeout: 60_000
     await using crew = await Crew.start({ size: 3, options: { liveness: TENTH } });
     const to = `w${frozen}`;
     await crew.mesh();
-    const sent = crew.tell(0, { do: 'flood', to, ms: 1_500 });
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect((await crew.tell(0, { do: 'flood', to, ms: 100 })).value).toBeGreaterThan(0);
+    await expect.poll(async () => (await crew.tell(0, { do: 'call', to })).value).toBe(7);
+    // Before the calls that are to wait: one that is running when it is stopped goes on when it wakes.
     crew.kill(frozen, 'SIGSTOP');
+    const sent = crew.tell(0, { do: 'flood', to, ms: 1_500 });
     await crew.event(0, `peer-down ${to}`);
     expect((await sent).value).toBeGreaterThan(10);
     const woken = Date.now();
