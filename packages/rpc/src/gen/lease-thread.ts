@@ -586,7 +586,7 @@ function digest(message) {
 	const view = new DataView(padded.buffer);
 	view.setUint32(padded.byteLength - 8, Math.floor(length / 2 ** 29));
 	view.setUint32(padded.byteLength - 4, length << 3 >>> 0);
-	const { rounds, start } = known ??= constants();
+	const { rounds, start } = known ??= constants$1();
 	const state = start.slice();
 	const words = new Uint32Array(64);
 	for (let at = 0; at < padded.byteLength; at += BLOCK_BYTES) compress(state, rounds, words, view, at);
@@ -633,7 +633,7 @@ function compress(state, rounds, words, view, at) {
 function turn(word, by) {
 	return word >>> by | word << 32 - by;
 }
-function constants() {
+function constants$1() {
 	const primes = [];
 	for (let n = 2n; primes.length < 64; n++) if (primes.every((prime) => n % prime !== 0n)) primes.push(n);
 	const root = (value, power) => {
@@ -2152,17 +2152,14 @@ function keyOf({ endpoint, keys, tls }) {
 }
 // src/stores/beat-file.ts
 const BEAT_CHARS = 40;
+const OVER = node_fs.constants.O_WRONLY | node_fs.constants.O_CREAT;
 function writeBeatSync(path, text) {
-	const beat = text.padEnd(BEAT_CHARS);
+	const file = (0, node_fs.openSync)(path, OVER);
 	try {
-		(0, node_fs.writeFileSync)(path, beat, { flag: "r+" });
-	} catch (error) {
-		if (!isMissing(error)) throw error;
-		(0, node_fs.writeFileSync)(path, beat);
+		(0, node_fs.writeSync)(file, text.padEnd(BEAT_CHARS));
+	} finally {
+		(0, node_fs.closeSync)(file);
 	}
-}
-function isMissing(error) {
-	return error.code === "ENOENT";
 }
 // src/stores/etcd-http.ts
 const MAX_ANSWER_CHARS = 67108864;
