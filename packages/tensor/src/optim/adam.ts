@@ -26,45 +26,35 @@ export interface AdamOptions extends CommonOptions {
 }
 
 /** What `RAdam` is made with, and each of its groups. */
-export interface RAdamOptions extends CommonOptions {
-  /** @default 0.001 */
-  readonly lr?: number;
-  /** Decay of the first and second moment. @default [0.9, 0.999] */
-  readonly betas?: readonly [number, number];
-  /** Keeps the division finite. @default 1e-8 */
-  readonly eps?: number;
-  /** @default 0 */
-  readonly weightDecay?: number;
+export interface RAdamOptions extends Omit<AdamOptions, 'amsgrad'> {
   /** Whether decay shrinks the parameter itself instead of joining the gradient. @default false */
   readonly decoupledWeightDecay?: boolean;
 }
 
 /** What `SparseAdam` is made with, and each of its groups. */
-export interface SparseAdamOptions extends CommonOptions {
-  /** @default 0.001 */
-  readonly lr?: number;
-  /** Decay of the first and second moment. @default [0.9, 0.999] */
-  readonly betas?: readonly [number, number];
-  /** Keeps the division finite. @default 1e-8 */
-  readonly eps?: number;
-}
+export type SparseAdamOptions = Omit<AdamOptions, 'weightDecay' | 'amsgrad'>;
 
 function checkBetas(betas: readonly number[]): void {
   for (const [i, beta] of betas.entries()) checkRange(`beta parameter at index ${i}`, beta, beta >= 0 && beta < 1);
 }
 
+const USUAL: { readonly betas: readonly [number, number]; readonly eps: number } = { betas: [0.9, 0.999], eps: 1e-8 };
+
+function checkMoments({ lr, betas, eps, weightDecay }: Required<Omit<AdamOptions, 'amsgrad'>>): void {
+  checkRange('learning rate', lr, lr >= 0);
+  checkRange('epsilon value', eps, eps >= 0);
+  checkBetas(betas);
+  checkRange('weight_decay value', weightDecay, weightDecay >= 0);
+}
+
 abstract class MomentOptimizer extends Optimizer<AdamOptions> {
   constructor(params: Params, options: AdamOptions, defaults: { lr: number; weightDecay: number }) {
     super(params);
-    this.configure({ betas: [0.9, 0.999], eps: 1e-8, amsgrad: false, ...defaults }, options);
+    this.configure({ ...USUAL, amsgrad: false, ...defaults }, options);
   }
 
   protected override validate(): void {
-    const { lr, betas, eps, weightDecay } = this.options;
-    checkRange('learning rate', lr, lr >= 0);
-    checkRange('epsilon value', eps, eps >= 0);
-    checkBetas(betas);
-    checkRange('weight_decay value', weightDecay, weightDecay >= 0);
+    checkMoments(this.options);
   }
 }
 
@@ -204,15 +194,11 @@ export class RAdam extends Optimizer<RAdamOptions> {
 
   constructor(params: Params, options: RAdamOptions = {}) {
     super(params);
-    this.configure({ lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weightDecay: 0, decoupledWeightDecay: false }, options);
+    this.configure({ ...USUAL, lr: 1e-3, weightDecay: 0, decoupledWeightDecay: false }, options);
   }
 
   protected override validate(): void {
-    const { lr, betas, eps, weightDecay } = this.options;
-    checkRange('learning rate', lr, lr >= 0);
-    checkRange('epsilon value', eps, eps >= 0);
-    checkBetas(betas);
-    checkRange('weight_decay value', weightDecay, weightDecay >= 0);
+    checkMoments(this.options);
   }
 
   protected update(p: Values, g: Values, { step, slots }: ParameterState): void {
@@ -253,7 +239,7 @@ export class SparseAdam extends Optimizer<SparseAdamOptions> {
 
   constructor(params: Params, options: SparseAdamOptions = {}) {
     super(params);
-    this.configure({ lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8 }, options);
+    this.configure({ ...USUAL, lr: 1e-3 }, options);
   }
 
   protected override validate(): void {

@@ -169,9 +169,6 @@ export class CyclicLR extends LRScheduler {
   private readonly cycles: boolean;
 
   constructor(optimizer: Scheduled, options: CyclicOptions) {
-    const begun = new Set(
-      (optimizer as Partial<Scheduled> | undefined)?.paramGroups?.filter((group) => 'initialLr' in group),
-    );
     super(optimizer);
     checkOptionNames(options, CYCLIC, 'CyclicLR');
     const { baseLr, maxLr, stepSizeUp = 2000, stepSizeDown = stepSizeUp, cycleMomentum = true } = options;
@@ -187,11 +184,9 @@ export class CyclicLR extends LRScheduler {
     this.cycles = cycleMomentum;
     for (const [i, group] of optimizer.paramGroups.entries()) {
       group['maxLr'] = at(maxLr, i);
-      // A schedule before this one has noted with what the group began.
-      if (!begun.has(group)) group['initialLr'] = at(baseLr, i);
       if (cycleMomentum) noteMomenta(group, at(baseMomentum, i), at(maxMomentum, i));
     }
-    Object.assign(this, { baseLrs: optimizer.paramGroups.map((_, i) => at(baseLr, i)) });
+    this.startFrom(optimizer.paramGroups.map((_, i) => at(baseLr, i)));
     this.begin();
   }
 

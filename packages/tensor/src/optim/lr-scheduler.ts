@@ -19,12 +19,15 @@ export abstract class LRScheduler {
   lastEpoch = -1;
   protected readonly optimizer: Scheduled;
   private lastLr: readonly number[] = [];
+  /** The groups of which no schedule before this one has noted with what rate they began. */
+  private readonly unnoted: readonly ScheduledGroup[];
 
   constructor(optimizer: Scheduled) {
     if (!Array.isArray((optimizer as Partial<Scheduled> | undefined)?.paramGroups))
       throw new TypeError(`${this.constructor.name} takes an optimizer`);
     this.optimizer = optimizer;
-    for (const group of optimizer.paramGroups) group['initialLr'] ??= group.lr;
+    this.unnoted = optimizer.paramGroups.filter((group) => (group['initialLr'] ?? undefined) === undefined);
+    for (const group of this.unnoted) group['initialLr'] = group.lr;
     this.baseLrs = optimizer.paramGroups.map((group) => group['initialLr'] as number);
   }
 
@@ -69,6 +72,13 @@ export abstract class LRScheduler {
   /** Sets the rates of the start. For the constructors, once their options are there. */
   protected begin(): void {
     this.step();
+  }
+
+  /** The groups begin with these rates, not with those that they have. */
+  protected startFrom(rates: readonly number[]): void {
+    for (const [i, group] of this.optimizer.paramGroups.entries())
+      if (this.unnoted.includes(group)) group['initialLr'] = rates[i];
+    Object.assign(this, { baseLrs: rates });
   }
 
   protected set(rates: readonly number[]): void {
