@@ -36,9 +36,9 @@ abstract class ChannelDropout extends DropoutModule {
         `${this.constructor.name} takes ${[...this.ranks.keys()].join(' or ')} dimensions, got [${x.shape.join(', ')}]`,
       );
     const channels = hasBatch ? 2 : 1;
+    // Nothing is dropped: no mask is made.
+    if (!this.training || this.p === 0) return ops.dropout(x, this.p, this.training);
     return sweep(() => {
-      // Also where nothing is dropped: what takes the dtype and what refuses it is one.
-      if (!this.training || this.p === 0) return ops.dropout(x, this.p, this.training);
       const kept = ones([...x.shape.slice(0, channels), ...x.shape.slice(channels).map(() => 1)], { dtype: x.dtype });
       return x.mul(ops.dropout(kept, this.p));
     });

@@ -9,11 +9,11 @@ import { check, each, FLOAT } from '../ops/takes.ts';
 import { where } from '../ops/where.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { sweep } from '../scope.ts';
-import { Parameter, type Tensor } from '../tensor.ts';
+import type { Parameter, Tensor } from '../tensor.ts';
 import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
 import { SETTINGS, type Settings } from './printing.ts';
-import { IDS, lookup, paddingRow, renormRows, shareGradients } from './table-rows.ts';
+import { IDS, lookup, overRows, paddingRow, renormRows, shareGradients } from './table-rows.ts';
 
 /** What `EmbeddingBag` is made with. */
 export interface EmbeddingBagOptions {
@@ -83,16 +83,12 @@ export class EmbeddingBag extends Module {
   /** Over a table of given rows [count, dim]; with `freeze` (the default) they are not trained. */
   static fromPretrained(table: Tensor, options: EmbeddingBagOptions & { freeze?: boolean } = {}): EmbeddingBag {
     checkOptionNames(options, PRETRAINED_OPTIONS, 'nn.EmbeddingBag.fromPretrained');
-    if (table.rank !== 2) throw new RangeError('Embeddings parameter is expected to be 2-dimensional');
-    const { freeze = true, paddingIdx, ...rest } = options;
-    const [count, dim] = table.shape as [number, number];
-    // Made without rows: none is drawn only to be thrown away, and random numbers go on as if there had been nothing.
-    const bag = new EmbeddingBag(0, dim, rest);
-    const own = {
-      padding: paddingRow(count, paddingIdx),
-      options: { ...bag.options, ...(paddingIdx === undefined ? {} : { paddingIdx }) },
-    };
-    return Object.assign(bag, own, { weight: new Parameter(table.detach(), !freeze) });
+    const { freeze: _, paddingIdx, ...rest } = options;
+    return overRows(table, options, (count, dim) => {
+      const bag = new EmbeddingBag(count, dim, rest);
+      const all = paddingIdx === undefined ? bag.options : { ...bag.options, paddingIdx };
+      return Object.assign(bag, { options: all });
+    });
   }
 
   /**

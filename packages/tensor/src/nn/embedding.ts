@@ -3,11 +3,11 @@ import { noGrad } from '../autograd/record.ts';
 import { rpcName } from '../named.ts';
 import { check } from '../ops/takes.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
-import { Parameter, type Tensor } from '../tensor.ts';
+import type { Parameter, Tensor } from '../tensor.ts';
 import { normalParameter } from './init.ts';
 import { Module } from './module.ts';
 import { SETTINGS, type Settings } from './printing.ts';
-import { IDS, lookup, paddingRow, renormRows, shareGradients } from './table-rows.ts';
+import { IDS, lookup, overRows, paddingRow, renormRows, shareGradients } from './table-rows.ts';
 
 /** What `Embedding` is made with. */
 export interface EmbeddingOptions {
@@ -52,12 +52,8 @@ export class Embedding extends Module {
   /** A table of given rows [count, dim]; with `freeze` (the default) they are not trained. */
   static fromPretrained(table: Tensor, options: EmbeddingOptions & { freeze?: boolean } = {}): Embedding {
     checkOptionNames(options, PRETRAINED_OPTIONS, 'nn.Embedding.fromPretrained');
-    if (table.rank !== 2) throw new RangeError('Embeddings parameter is expected to be 2-dimensional');
-    const { freeze = true, ...rest } = options;
-    const [count, dim] = table.shape as [number, number];
-    const own = { options: rest, padding: paddingRow(count, rest.paddingIdx) };
-    // Made without rows: none is drawn only to be thrown away, and random numbers go on as if there had been nothing.
-    return Object.assign(new Embedding(0, dim), own, { weight: new Parameter(table.detach(), !freeze) });
+    const { freeze: _, ...rest } = options;
+    return overRows(table, options, (count, dim) => Object.assign(new Embedding(count, dim), { options: rest }));
   }
 
   /** @throws RangeError naming the first id outside [0, count). */

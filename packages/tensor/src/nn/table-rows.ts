@@ -6,7 +6,7 @@ import { defineOp } from '../ops/define.ts';
 import { apply } from '../ops/op.ts';
 import { ALL, each, indexed, setOf } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
-import type { Tensor } from '../tensor.ts';
+import { Parameter, type Tensor } from '../tensor.ts';
 
 /** What ids are of: float32 is what lists of numbers make. Smaller integers are no ids in PyTorch either. */
 export const IDS = each(setOf('int64', 'int32', 'float32', 'float64'));
@@ -62,6 +62,19 @@ export function renormRows(table: Tensor, ids: Tensor, maxNorm: number, normType
       }
     }),
   );
+}
+
+/** What `fromPretrained` makes: a layer over given rows [count, dim], which are trained where they are not frozen. */
+export function overRows<L extends object>(
+  table: Tensor,
+  { paddingIdx, freeze = true }: { readonly paddingIdx?: number; readonly freeze?: boolean },
+  make: (count: 0, dim: number) => L,
+): L {
+  if (table.rank !== 2) throw new RangeError('Embeddings parameter is expected to be 2-dimensional');
+  const [count, dim] = table.shape as [number, number];
+  const padding = paddingRow(count, paddingIdx);
+  // Made without rows: none is drawn only to be thrown away, and random numbers go on as if there had been nothing.
+  return Object.assign(make(0, dim), { padding, weight: new Parameter(table.detach(), !freeze) });
 }
 
 /** The row that `paddingIdx` means; -1 for none. */
