@@ -1,10 +1,10 @@
 /** @file Groups whose output nobody reads: they run on unheard, and end when they are told to. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { createServer, type AddressInfo } from 'node:net';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '@backwire/testing';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { launch } from './index.ts';
 
@@ -29,14 +29,6 @@ function start(argv: readonly string[], env: NodeJS.ProcessEnv = {}): ChildProce
 }
 
 const endOf = (child: ChildProcess): Promise<unknown> => new Promise((done) => child.on('exit', (code) => done(code)));
-
-async function freePort(): Promise<string> {
-  const server = createServer();
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return String(port);
-}
 
 /** A worker that writes as much as is taken. */
 function flood(): string {
