@@ -33,12 +33,20 @@ const EMPTY: StoreDump = { nextLease: 1, leases: [], entries: [] };
 const LOG_NAME = /^\d{16}$/;
 const SNAPSHOT_NAME = /^[1-9]\d{0,14}$/;
 
+/** What becomes of the contents beside the operations that are read. */
+export interface LogEvents {
+  /** Operations had been deleted before they were read: the contents are those after them. */
+  skipped(): void;
+  /** The folder was emptied and is used again: its contents and leases are others. */
+  emptied(): void;
+}
+
 export class FileLog {
   readonly state = new StoreState();
   private readonly directory: string;
   private applied = 0;
   private tail: Promise<unknown> = Promise.resolve();
-  private readonly onReplaced: () => void;
+  private readonly events: LogEvents;
   private readonly answerMs: number;
   /** Turns that have not ended, and when the last of them began. */
   private waiting = 0;
@@ -46,10 +54,9 @@ export class FileLog {
   /** What the folder was called when it was read first. */
   private id: string | undefined;
 
-  /** `onReplaced` is called when changes were skipped because they had been deleted before they were read. */
-  constructor(directory: string, onReplaced: () => void, answerMs = ANSWER_MS) {
+  constructor(directory: string, events: LogEvents, answerMs = ANSWER_MS) {
     this.directory = directory;
-    this.onReplaced = onReplaced;
+    this.events = events;
     this.answerMs = answerMs;
   }
 
@@ -154,7 +161,7 @@ export class FileLog {
     if (this.id !== undefined && this.id !== id) {
       this.state.restore(EMPTY);
       this.applied = 0;
-      this.onReplaced();
+      this.events.emptied();
     }
     this.id = id;
   }
@@ -182,7 +189,7 @@ export class FileLog {
       }
       this.state.restore(this.dumpIn(image, newest));
       this.applied = newest;
-      this.onReplaced();
+      this.events.skipped();
     }
   }
 

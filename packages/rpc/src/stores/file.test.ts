@@ -55,6 +55,8 @@ function run(directory: string, body: string): ReturnType<typeof spawn> {
   return child;
 }
 
+const UNHEARD = { skipped: () => undefined, emptied: () => undefined };
+
 test('processes that count at once lose no count', async () => {
   const directory = scratch();
   const store = await open(directory);
@@ -72,7 +74,8 @@ test('old operations are deleted; those who had not read them list again and wri
   await writer.set('first', Buffer.from('1'));
   const sleeper = await open(directory);
   const events = sleeper.watch('')[Symbol.asyncIterator]();
-  await sleeper.get('first');
+  const lease = await sleeper.lease(600_000);
+  await sleeper.set('held', Buffer.from('1'), { lease });
   // The sleeper does not run while others write, as a process that is stopped.
   const clock = sleeper as unknown as { timer: NodeJS.Timeout; poll: () => void };
   clock.poll = () => undefined; // also for a look that is under way and would set the next timer
@@ -85,6 +88,10 @@ test('old operations are deleted; those who had not read them list again and wri
   expect((await events.next()).value).toEqual({ type: 'resync', key: '' });
   const late = await open(directory);
   expect(await late.add('n', 0n)).toBe(BigInt(2 * SNAPSHOT_EVERY + 11));
+  // What was skipped had not to do with its lease.
+  expect(await Promise.race([lease.lost, Promise.resolve('held')])).toBe('held');
+  await lease.revoke();
+  expect(await late.get('held')).toBeUndefined();
   expect(readdirSync(join(directory, 'new'))).toEqual([]);
 });
 
@@ -187,7 +194,7 @@ test.skipIf(process.platform === 'win32')(
   'nor past the time of an operation; those that were given up are not done later',
   async () => {
     const directory = scratch();
-    const log = new FileLog(directory, () => undefined, 200);
+    const log = new FileLog(directory, UNHEARD, 200);
     await log.open();
     const free = plug(directory, 1);
     const set = (key: string): Promise<unknown> => log.perform(() => entries.set(key, Buffer.from('v'), undefined));
@@ -332,7 +339,7 @@ test(
 
 test('an operation is done although no snapshot can be made after it', async () => {
   const directory = scratch();
-  const log = new FileLog(directory, () => undefined);
+  const log = new FileLog(directory, UNHEARD);
   await log.open();
   const add = (): Promise<bigint> => log.perform(() => entries.add('n', 1n));
   for (let i = 1; i < SNAPSHOT_EVERY; i++) await add();

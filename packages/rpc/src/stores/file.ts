@@ -57,13 +57,17 @@ class FileStore extends LeasingStore<HeldLease<number>> implements TicketStore {
 
   constructor(directory: string) {
     super();
-    this.log = new FileLog(directory, () => {
-      // Another folder's leases may have the same numbers.
+    const skipped = (): void => {
+      for (const [queue, prefix] of this.queues) queue.push({ type: 'resync', key: prefix });
+    };
+    const emptied = (): void => {
+      // The leases of what is there now may have the same numbers.
       for (const lease of this.leases.values()) lease.lose(`the store in '${directory}' was emptied`);
       this.leases.clear();
       this.observed.clear();
-      for (const [queue, prefix] of this.queues) queue.push({ type: 'resync', key: prefix });
-    });
+      skipped();
+    };
+    this.log = new FileLog(directory, { skipped, emptied });
   }
 
   async open(): Promise<void> {
