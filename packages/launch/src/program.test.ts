@@ -32,6 +32,20 @@ test.each(['strip', false] as const)('tsx runs TypeScript where it is installed;
   }
 });
 
+test.each(['bun', 'deno'])('%s runs TypeScript by itself', (name) => {
+  const { versions } = process;
+  Object.defineProperty(process, 'versions', { value: { ...versions, [name]: '9.0.0' }, configurable: true });
+  try {
+    for (const file of ['a.ts', 'a.tsx']) {
+      const { args, stripsTypes } = programCommand(join(folder, file), ['x'], { execArgv: ['--flag'] });
+      expect(args).toEqual(['--flag', join(folder, file), 'x']);
+      expect(stripsTypes).toBeUndefined();
+    }
+  } finally {
+    Object.defineProperty(process, 'versions', { value: versions, configurable: true });
+  }
+});
+
 test('flags that already load tsx are enough, and JavaScript needs none', () => {
   strips('strip');
   const given = programCommand(join(folder, 'a.ts'), [], { execArgv: ['--import', 'tsx'] });

@@ -33,7 +33,7 @@ const OWN =
 
 /**
  * Finds the program and how to run it; one that is not for node may be on the path, as with torchrun's `--no-python node …`. TypeScript runs as it is: by `tsx`, looked up
- * from the program's folder and then from this package, else by node where node can. Where this process is TypeScript
+ * from the program's folder and then from this package, else by node where node can; Bun and Deno need nothing. Where this process is TypeScript
  * itself and has a loader among its flags, which workers inherit, they run by that one alone.
  * @throws LaunchError when the program or the folder to run it in does not exist, or nothing here can run it.
  */
@@ -53,7 +53,7 @@ export function programCommand(program: string, args: readonly string[], options
     ...elsewhere,
     ...(stripsTypes && { stripsTypes }),
   });
-  const loaded = importsTsx(flags) || (options.execArgv === undefined && runsTypeScript(flags));
+  const loaded = runsAnyTypeScript() || importsTsx(flags) || (options.execArgv === undefined && runsTypeScript(flags));
   if (loaded || !TYPESCRIPT.has(extname(path))) return started();
   const tsx = findTsx(path);
   if (tsx === undefined && !nodeRuns(path)) {
@@ -117,6 +117,11 @@ function foundFromHere(word: string, at: number, flags: readonly string[]): stri
  */
 function runsTypeScript(flags: readonly string[]): boolean {
   return TYPESCRIPT.has(extname(process.argv[1] ?? '')) && loaders(flags).length > 0;
+}
+
+/** Bun and Deno run TypeScript as they run JavaScript. */
+function runsAnyTypeScript(): boolean {
+  return 'bun' in process.versions || 'deno' in process.versions;
 }
 
 /** Whether this Node strips types by itself; from JSX it does not. */
