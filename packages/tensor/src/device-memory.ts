@@ -128,16 +128,19 @@ function askForCollection(): void {
 
 let forceCollection: (() => void) | undefined;
 
-/** Collects garbage now, where the engine can be asked to (Node); elsewhere only eviction bounds device memory. */
+/** Collects garbage now, where the engine can be asked to (Node, Bun); elsewhere only eviction bounds device memory. */
 export function collectGarbage(): void {
   forceCollection ??= globalThis.gc === undefined ? exposedCollector() : () => void globalThis.gc?.();
   forceCollection();
 }
 
 function exposedCollector(): () => void {
+  const { Bun: bun } = globalThis as { Bun?: { gc(wait: boolean): void } };
+  if (bun !== undefined) return () => bun.gc(true);
   const v8 = globalThis.process?.getBuiltinModule?.('node:v8');
   const vm = globalThis.process?.getBuiltinModule?.('node:vm');
   if (v8 === undefined || vm === undefined) return () => undefined;
   v8.setFlagsFromString('--expose-gc');
-  return vm.runInNewContext('gc') as () => void;
+  // Not every runtime that has the call knows the flag.
+  return vm.runInNewContext("typeof gc === 'function' ? gc : () => undefined") as () => void;
 }

@@ -1,5 +1,5 @@
 /** @file The public surface of @backwire/tensor. */
-import './node-version.ts';
+import './runtime-version.ts';
 import './install.ts';
 
 export { rpcName, type Named } from './named.ts';

@@ -1,5 +1,5 @@
 /** @file What sibling packages use of @backwire/tensor; not covered by semantic versioning. */
-import './node-version.ts';
+import './runtime-version.ts';
 import './install.ts';
 
 export { ambient, runAtRoot, runCall, runClean, runWith, type OpObserver } from './ambient.ts';
