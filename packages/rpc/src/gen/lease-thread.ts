@@ -1937,6 +1937,8 @@ const BINDING_LABEL = "EXPORTER-backwire-channel-binding";
 const BINDING_BYTES = 32;
 const proofs = new WeakMap();
 function tlsTransport(proof) {
+	const runtime = runtimeWithoutKeys();
+	if (proof.mode === "psk" && runtime !== void 0) throw new RpcError("failed-precondition", \`security of mode 'psk' is TLS with a shared secret, which \${runtime} does not have: give certificates ({ mode: 'mtls', key, cert, ca }), keep to this host ({ mode: 'hmac', secret } proves the secret and encrypts nothing), or run on Node\`);
 	const transport = {
 		name: "tls",
 		domain: "",
@@ -1946,6 +1948,12 @@ function tlsTransport(proof) {
 	};
 	proofs.set(transport, proof);
 	return transport;
+}
+function runtimeWithoutKeys() {
+	const { bun, deno, electron } = process.versions;
+	if (bun !== void 0) return \`Bun \${bun}\`;
+	if (deno !== void 0) return \`Deno \${deno}\`;
+	return electron === void 0 ? void 0 : \`Electron \${electron}\`;
 }
 function pskIdentity(group, key) {
 	return \`\${group}#\${keyIdIn(key, group)}\`;
@@ -2429,14 +2437,16 @@ var RedisHolder = class {
 	}
 	dial() {
 		const url = new URL(this.ticket.url);
+		const host = url.hostname.replace(/^\\[(.*)\\]$/, "$1");
 		const to = {
-			host: url.hostname,
+			host,
 			port: Number(url.port || 6379)
 		};
 		const secure = url.protocol === "rediss:";
+		const named = (0, node_net.isIP)(host) === 0 ? { servername: host } : {};
 		const socket = secure ? (0, node_tls.connect)({
 			...to,
-			servername: url.hostname
+			...named
 		}) : (0, node_net.connect)(to);
 		socket.setNoDelay(true);
 		socket.setTimeout(COMMAND_MS, () => socket.destroy());

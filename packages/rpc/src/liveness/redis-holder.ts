@@ -2,7 +2,7 @@
  * @file Holds a lease in Redis over a connection of its own. The package `redis`, which the store uses, would take a thread half a second and
  * 15 MB to load, and is not to be found from inside a bundle; the operation that is needed here is answered in a line or two.
  */
-import { connect as connectNet, type Socket } from 'node:net';
+import { connect as connectNet, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { RpcError } from '../base/errors.ts';
 import type { HolderEvents, LeaseHolder, RedisTicket } from '../stores/ticket.ts';
@@ -61,9 +61,12 @@ export class RedisHolder implements LeaseHolder {
 
   private dial(): Socket {
     const url = new URL(this.ticket.url);
-    const to = { host: url.hostname, port: Number(url.port || 6379) };
+    const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+    const to = { host, port: Number(url.port || 6379) };
     const secure = url.protocol === 'rediss:';
-    const socket = secure ? connectTls({ ...to, servername: url.hostname }) : connectNet(to);
+    // An address is no server name: TLS names hosts only.
+    const named = isIP(host) === 0 ? { servername: host } : {};
+    const socket = secure ? connectTls({ ...to, ...named }) : connectNet(to);
     socket.setNoDelay(true);
     socket.setTimeout(COMMAND_MS, () => socket.destroy());
     socket.on(secure ? 'secureConnect' : 'connect', () => {

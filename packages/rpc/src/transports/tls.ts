@@ -29,8 +29,18 @@ type OnConnection = (connection: Connection) => void;
 
 const proofs = new WeakMap<Transport, TlsProof>();
 
-/** 'tls://host:port'. A TLSSocket copies what it receives, in records of 16 KiB: about a third of the speed of plain TCP. */
+/**
+ * 'tls://host:port'. A TLSSocket copies what it receives, in records of 16 KiB: about a third of the speed of plain TCP.
+ * @throws RpcError 'failed-precondition' for a pre-shared key where the runtime's TLS knows none.
+ */
 export function tlsTransport(proof: TlsProof): Transport {
+  const runtime = runtimeWithoutKeys();
+  if (proof.mode === 'psk' && runtime !== undefined) {
+    throw new RpcError(
+      'failed-precondition',
+      `security of mode 'psk' is TLS with a shared secret, which ${runtime} does not have: give certificates ({ mode: 'mtls', key, cert, ca }), keep to this host ({ mode: 'hmac', secret } proves the secret and encrypts nothing), or run on Node`,
+    );
+  }
   const transport: Transport = {
     name: 'tls',
     domain: '',
@@ -46,6 +56,14 @@ export function tlsTransport(proof: TlsProof): Transport {
 /** What the two sides of a connection of `transport` prove; undefined when it is not TLS. */
 export function tlsProofOf(transport: Transport): TlsProof | undefined {
   return proofs.get(transport);
+}
+
+/** Only OpenSSL's TLS 1.3 takes keys from outside. These have BoringSSL or rustls beneath the interface of Node, and pass them over without a word. */
+function runtimeWithoutKeys(): string | undefined {
+  const { bun, deno, electron } = process.versions as Partial<Record<string, string>>;
+  if (bun !== undefined) return `Bun ${bun}`;
+  if (deno !== undefined) return `Deno ${deno}`;
+  return electron === undefined ? undefined : `Electron ${electron}`;
 }
 
 /** How a key is named on the wire: two are good while keys are being changed. */
