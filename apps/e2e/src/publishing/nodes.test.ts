@@ -1,9 +1,9 @@
 /** @file Programs of users on every Node that the packages promise to run on, from the packages as they are published. */
 import { join } from 'node:path';
-import { nodeOf, SUPPORTED_NODES, type NodeVersion } from '@backwire/testing';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { nodeOf, SUPPORTED_NODES, type Runtime } from '@backwire/testing';
+import { afterAll, describe, expect, inject, test } from 'vitest';
 import { root } from '../workspace.ts';
-import { answerOf, backwire, closeBrowser, programs, start, type Place } from './programs.ts';
+import { answerOf, backwire, closeBrowser, start, testPrograms } from './programs.ts';
 
 const { projects } = inject('rehearsal');
 const CACHE = join(root, 'node_modules/.cache/nodes');
@@ -11,7 +11,7 @@ const CACHE = join(root, 'node_modules/.cache/nodes');
 const TOO_OLD = 18;
 
 /** Without npm's registry there is only the Node of this process. A CI has it. */
-async function available(major: number): Promise<NodeVersion | undefined> {
+async function available(major: number): Promise<Runtime | undefined> {
   try {
     return await nodeOf(major, CACHE);
   } catch (error) {
@@ -26,24 +26,15 @@ const tooOld = await available(TOO_OLD);
 
 afterAll(closeBrowser);
 
-describe.each(SUPPORTED_NODES.map((major, i) => [major, nodes[i]] as const))('on Node %i', (_, node) => {
+describe.each(SUPPORTED_NODES.map((major, i) => [major, nodes[i]] as const))('on Node %i', (major, node) => {
   describe.skipIf(node === undefined).concurrent('from the registry', () => {
-    let place: Place;
-    beforeAll(() => {
-      place = { folder: projects.first, node: node as NodeVersion };
-    });
-
-    for (const program of programs) {
-      test.skipIf(program.missing !== undefined)(program.name, async ({ expect }) => {
-        program.check(await program.run(place), expect);
-      });
-    }
+    testPrograms(() => ({ folder: projects.first, runtime: node as Runtime }));
 
     test('TypeScript without tsx: Node strips the types where it can, and what it cannot names tsx', async () => {
-      const bare = { folder: projects.second, node: node as NodeVersion };
+      const bare = { folder: projects.second, runtime: node as Runtime };
       const run = (file: string): Promise<unknown> =>
         answerOf(backwire(bare, ['run', '--standalone', '--nproc-per-node', '2', file]));
-      if ((node as NodeVersion).major === 20) {
+      if (major === 20) {
         await expect(run('launched/erasable.ts')).rejects.toThrow(
           /cannot run the TypeScript program .*install tsx next to it/,
         );
@@ -56,7 +47,7 @@ describe.each(SUPPORTED_NODES.map((major, i) => [major, nodes[i]] as const))('on
 });
 
 describe.skipIf(tooOld === undefined)(`Node ${TOO_OLD}`, () => {
-  const place = { folder: projects.first, node: tooOld as NodeVersion };
+  const place = { folder: projects.first, runtime: tooOld as Runtime };
   const sentence = /Node 20\.19 or newer(;| is needed;) this is Node 18\.\d+\.\d+\n/;
 
   test('is refused by the command in one sentence', async () => {

@@ -1,20 +1,20 @@
-/** @file The programs that run on every Node from the packages as they are published, each with what it has to answer. */
+/** @file The programs that run on every runtime from the packages as they are published, each with what it has to answer. */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, delimiter, dirname, join } from 'node:path';
-import { CHROMIUM, chromiumOptions, freePorts, type NodeVersion } from '@backwire/testing';
+import { CHROMIUM, chromiumOptions, freePorts, type Runtime } from '@backwire/testing';
 import { build } from 'esbuild';
 import { chromium, type Browser } from 'playwright-core';
-import { expect, type ExpectStatic } from 'vitest';
+import { expect, test, type ExpectStatic } from 'vitest';
 import { root } from '../workspace.ts';
 import { cleanEnvironment } from './project.ts';
 
-/** Where a program runs: a project with the packages installed, and a Node. */
+/** Where a program runs: a project with the packages installed, and what runs it. */
 export interface Place {
   readonly folder: string;
-  readonly node: NodeVersion;
+  readonly runtime: Runtime;
 }
 
 /** One of them. `run` resolves with what the program answered. */
@@ -30,11 +30,7 @@ export interface Program {
 /** A project, with the Node of this process. */
 export const here = (folder: string): Place => ({
   folder,
-  node: {
-    major: Number.parseInt(process.versions.node),
-    executable: process.execPath,
-    folder: dirname(process.execPath),
-  },
+  runtime: { executable: process.execPath, folder: dirname(process.execPath), flags: [] },
 });
 
 const PROGRAM_MS = 120_000;
@@ -50,17 +46,17 @@ export async function answerOf(child: ChildProcess): Promise<unknown> {
   return answer === undefined ? undefined : JSON.parse(answer);
 }
 
-/** Starts a program on a Node. */
+/** Starts a program. */
 export function start(
-  { folder, node }: Place,
+  { folder, runtime }: Place,
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): ChildProcess {
-  return spawn(node.executable, args, {
+  return spawn(runtime.executable, [...runtime.flags, ...args], {
     cwd: folder,
     env: {
       ...cleanEnvironment(),
-      PATH: `${node.folder}${delimiter}${process.env['PATH'] ?? ''}`,
+      PATH: `${runtime.folder}${delimiter}${process.env['PATH'] ?? ''}`,
       ...env,
     },
     timeout: PROGRAM_MS,
@@ -74,6 +70,17 @@ export async function group(places: readonly Place[], file: string): Promise<unk
   const env = (rank: number) => ({ RANK: String(rank), MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) });
   const answers = await Promise.all(places.map((place, rank) => answerOf(start(place, [file], env(rank)))));
   return answers.find((answer) => answer !== undefined);
+}
+
+/** The second of two workers kills itself. */
+async function dying(place: Place): Promise<unknown> {
+  const [port] = await freePorts(1);
+  const env = { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port) };
+  const victim = start(place, ['dying.mjs'], { ...env, RANK: '1' });
+  const ended = new Promise((resolve) => victim.once('close', (_, signal) => resolve(signal)));
+  const answer = await answerOf(start(place, ['dying.mjs'], { ...env, RANK: '0' }));
+  expect(await ended).toBe('SIGKILL');
+  return answer;
 }
 
 const two = (file: string) => (place: Place) => group([place, place], file);
@@ -204,7 +211,7 @@ async function besideTorch(place: Place): Promise<unknown> {
     GLOO_SOCKET_IFNAME: 'lo',
     PYTHONDONTWRITEBYTECODE: '1',
   };
-  const python = { ...place, node: { ...place.node, executable: PYTHON } };
+  const python = { ...place, runtime: { ...place.runtime, executable: PYTHON, flags: [] } };
   const [, answer] = await Promise.all([
     answerOf(start(python, ['-W', 'ignore', 'stock.py'], env)),
     answerOf(start(place, ['beside-torch.mjs'], env)),
@@ -234,6 +241,11 @@ export const programs: readonly Program[] = [
     name: 'a tensor service behind an HTTP server',
     run: two('http-service.mjs'),
     check: is([19, 422, [[0.5, 0.5]]]),
+  },
+  {
+    name: 'a worker that dies',
+    run: dying,
+    check: is(['peer-died', 'owner-died', 'peer-died']),
   },
   { name: 'a shared reference', run: three('shared-reference.mjs'), check: is([1, true, 11, 1]) },
   {
@@ -281,3 +293,12 @@ export const programs: readonly Program[] = [
     missing: CHROMIUM === undefined ? 'no Chromium is installed' : undefined,
   },
 ];
+
+/** All of them, as tests in the place that there is when they begin. */
+export function testPrograms(place: () => Place, without: readonly string[] = []): void {
+  for (const { name, run, check, missing } of programs) {
+    test.skipIf(missing !== undefined || without.includes(name))(name, async ({ expect }) => {
+      check(await run(place()), expect);
+    });
+  }
+}

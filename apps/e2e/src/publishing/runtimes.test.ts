@@ -1,0 +1,66 @@
+/** @file Programs of users on Bun and Deno, from the packages as they are published, and groups of several runtimes. */
+import { join } from 'node:path';
+import { otherRuntime, SUPPORTED_OTHERS, type OtherRuntime, type Runtime } from '@backwire/testing';
+import { afterAll, describe, expect, inject, test } from 'vitest';
+import { root } from '../workspace.ts';
+import { answerOf, closeBrowser, group, here, start, testPrograms, type Place } from './programs.ts';
+
+const { projects } = inject('rehearsal');
+const CACHE = join(root, 'node_modules/.cache/runtimes');
+const NAMES = ['bun', 'deno'] as const;
+/** Ones that the packages refuse. */
+const TOO_OLD = { bun: '1.3.14', deno: '2.7.14' };
+/** What a runtime does not do, and why. */
+const WITHOUT: Readonly<Record<OtherRuntime, readonly string[]>> = {
+  bun: [],
+  // It imports './model.js', which is model.ts: Deno wants the name of the file.
+  deno: ['backwire run with TypeScript'],
+};
+
+/** Without npm's registry there is only what there is. A CI has it. */
+async function available(name: OtherRuntime, version: string): Promise<Runtime | undefined> {
+  try {
+    return await otherRuntime(name, version, CACHE);
+  } catch (error) {
+    if (process.env['CI'] !== undefined) throw error;
+    console.log(`${name} ${version} cannot be had, its tests are skipped: ${String(error)}`);
+    return undefined;
+  }
+}
+
+const major = (name: OtherRuntime): string => SUPPORTED_OTHERS[name].split('.')[0] ?? '';
+const newest = await Promise.all(NAMES.map((name) => available(name, major(name))));
+const least = await Promise.all(NAMES.map((name) => available(name, SUPPORTED_OTHERS[name])));
+const tooOld = await Promise.all(NAMES.map((name) => available(name, TOO_OLD[name])));
+
+const at = (runtime: Runtime | undefined): Place => ({ folder: projects.first, runtime: runtime as Runtime });
+
+afterAll(closeBrowser);
+
+describe.each(NAMES.map((name, i) => [name, newest[i]] as const))('on %s', (name, runtime) => {
+  describe
+    .skipIf(runtime === undefined)
+    .concurrent('from the registry', () => testPrograms(() => at(runtime), WITHOUT[name]));
+});
+
+test.skipIf(newest.includes(undefined))('workers on Node, Bun and Deno share a reference', async () => {
+  const [bun, deno] = newest.map(at) as [Place, Place];
+  const node = here(projects.first);
+  for (const places of [
+    [node, bun, deno],
+    [deno, node, bun],
+    [bun, deno, node],
+  ])
+    expect(await group(places, 'shared-reference.mjs')).toEqual([1, true, 11, 1]);
+});
+
+describe.each(NAMES.map((name, i) => [name, least[i], tooOld[i]] as const))('%s', (name, first, before) => {
+  test.skipIf(first === undefined)('runs it from the version on that is promised', async () => {
+    expect(await group([at(first), at(first)], 'calls.mjs')).toMatchObject({ small: [2, 4, 6] });
+  });
+
+  test.skipIf(before === undefined)('is refused before, in one sentence', async () => {
+    const proper = { bun: 'Bun 1.4', deno: 'Deno 2.8' }[name];
+    await expect(answerOf(start(at(before), ['rpc-alone.mjs']))).rejects.toThrow(`Backwire needs ${proper} or newer`);
+  });
+});
