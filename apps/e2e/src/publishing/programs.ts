@@ -230,7 +230,7 @@ const CALLS = {
 };
 const BUNDLED = [1_000_000, 'cpu', expect.stringContaining("call `await setBackend('auto')` before"), 10_000];
 
-export const programs: readonly Program[] = [
+const programs: readonly Program[] = [
   { name: 'calls', run: two('calls.mjs'), check: is(CALLS) },
   {
     name: 'the ten lines of the readme',
@@ -296,9 +296,9 @@ export const programs: readonly Program[] = [
 
 /** All of them, as tests in the place that there is when they begin. */
 export function testPrograms(place: () => Place, without: readonly string[] = []): void {
-  for (const { name, run, check, missing } of programs) {
-    test.skipIf(missing !== undefined || without.includes(name))(name, async ({ expect }) => {
-      check(await run(place()), expect);
+  for (const program of programs) {
+    test.skipIf(program.missing !== undefined || without.includes(program.name))(program.name, async ({ expect }) => {
+      program.check(await program.run(place()), expect);
     });
   }
 }

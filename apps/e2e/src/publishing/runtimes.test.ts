@@ -13,8 +13,8 @@ const TOO_OLD = { bun: '1.3.14', deno: '2.7.14' };
 /** What a runtime does not do, and why. */
 const WITHOUT: Readonly<Record<OtherRuntime, readonly string[]>> = {
   bun: [],
-  // It imports './model.js', which is model.ts: Deno wants the name of the file.
-  deno: ['backwire run with TypeScript'],
+  // It imports './model.js', which is model.ts, and Deno wants the name of the file; and that transport is not viable there.
+  deno: ['backwire run with TypeScript', "threads with the transport 'port'"],
 };
 
 /** Without npm's registry there is only what there is. A CI has it. */

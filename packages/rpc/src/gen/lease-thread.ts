@@ -1937,8 +1937,7 @@ const BINDING_LABEL = "EXPORTER-backwire-channel-binding";
 const BINDING_BYTES = 32;
 const proofs = new WeakMap();
 function tlsTransport(proof) {
-	const runtime = runtimeWithoutKeys();
-	if (proof.mode === "psk" && runtime !== void 0) throw new RpcError("failed-precondition", \`security of mode 'psk' is TLS with a shared secret, which \${runtime} does not have: give certificates ({ mode: 'mtls', key, cert, ca }), keep to this host ({ mode: 'hmac', secret } proves the secret and encrypts nothing), or run on Node\`);
+	refuseWhere(proof.mode, process.versions);
 	const transport = {
 		name: "tls",
 		domain: "",
@@ -1949,11 +1948,12 @@ function tlsTransport(proof) {
 	proofs.set(transport, proof);
 	return transport;
 }
-function runtimeWithoutKeys() {
-	const { bun, deno, electron } = process.versions;
-	if (bun !== void 0) return \`Bun \${bun}\`;
-	if (deno !== void 0) return \`Deno \${deno}\`;
-	return electron === void 0 ? void 0 : \`Electron \${electron}\`;
+function refuseWhere(mode, versions) {
+	const { bun, deno, electron } = versions;
+	const away = "or run on Node, or keep to one host or a network of your own with { mode: 'hmac', secret }, which proves the secret and encrypts nothing";
+	if (deno !== void 0) throw new RpcError("failed-precondition", \`security of mode '\${mode}' is TLS bound to the handshake of the group, which Deno \${deno} has no way to do: run on Bun with certificates, \${away}\`);
+	const runtime = bun === void 0 ? electron && \`Electron \${electron}\` : \`Bun \${bun}\`;
+	if (mode === "psk" && runtime !== void 0) throw new RpcError("failed-precondition", \`security of mode 'psk' is TLS with a shared secret, which \${runtime} does not have: give certificates ({ mode: 'mtls', key, cert, ca }), \${away}\`);
 }
 function pskIdentity(group, key) {
 	return \`\${group}#\${keyIdIn(key, group)}\`;

@@ -33,9 +33,9 @@ export function portTransport(): Transport {
   return { name: 'port', domain: domain(), isViable, listen, dial: (at, how) => runAtRoot(() => dial(at, how)) };
 }
 
-/** Threads can be posted to since Node 20.19 and 22.5. */
+/** Threads can be posted to since Node 20.19 and 22.5. Deno can too, but what goes over a port that was posted so is lost at times. */
 function isViable(): boolean {
-  return typeof threads.postMessageToThread === 'function';
+  return typeof threads.postMessageToThread === 'function' && !('deno' in process.versions);
 }
 
 /** This process: its number, where that number counts. */

@@ -10,7 +10,7 @@ import { findKeys, type Keys } from '../security/secret.ts';
 import { Certificates, hasOpenssl } from '../../test/certificates.ts';
 import { cmaTransport } from './cma.ts';
 import { createTransports } from './select.ts';
-import { tlsTransport, type TlsProof } from './tls.ts';
+import { refuseWhere, tlsTransport, type TlsProof } from './tls.ts';
 import type { Connection, Listener } from './transport.ts';
 
 const keysOf = (secret: string): Keys => findKeys({ secret, env: {} }) as Keys;
@@ -186,4 +186,17 @@ test('the security mode chooses what tcp means', () => {
   expect(() => createTransports(['pigeon'], resolveSecurity({ mode: 'none', iUnderstand: true }), 'g')).toThrow(
     /pigeon/,
   );
+});
+
+test.each([
+  ['psk', { bun: '1.4.0' }, /^security of mode 'psk' .* Bun 1\.4\.0 .*mode: 'mtls'/],
+  ['psk', { electron: '40.0.0' }, /Electron 40\.0\.0 .*mode: 'mtls'/],
+  ['psk', { deno: '2.8.0' }, /^security of mode 'psk' .* Deno 2\.8\.0 .*Bun with certificates/],
+  ['mtls', { deno: '2.8.0' }, /^security of mode 'mtls' .* Deno 2\.8\.0 .*mode: 'hmac'/],
+  ['mtls', { bun: '1.4.0' }, undefined],
+  ['psk', {}, undefined],
+] as const)('%s on a runtime with versions %o', (mode, others, why) => {
+  const refuse = (): void => refuseWhere(mode, { node: '26.3.0', ...others });
+  if (why === undefined) refuse();
+  else expect(refuse).toThrow(expect.objectContaining({ code: 'failed-precondition', message: expect.stringMatching(why) as string })); // prettier-ignore
 });

@@ -31,16 +31,10 @@ const proofs = new WeakMap<Transport, TlsProof>();
 
 /**
  * 'tls://host:port'. A TLSSocket copies what it receives, in records of 16 KiB: about a third of the speed of plain TCP.
- * @throws RpcError 'failed-precondition' for a pre-shared key where the runtime's TLS knows none.
+ * @throws RpcError 'failed-precondition' for what the runtime's TLS cannot do.
  */
 export function tlsTransport(proof: TlsProof): Transport {
-  const runtime = runtimeWithoutKeys();
-  if (proof.mode === 'psk' && runtime !== undefined) {
-    throw new RpcError(
-      'failed-precondition',
-      `security of mode 'psk' is TLS with a shared secret, which ${runtime} does not have: give certificates ({ mode: 'mtls', key, cert, ca }), keep to this host ({ mode: 'hmac', secret } proves the secret and encrypts nothing), or run on Node`,
-    );
-  }
+  refuseWhere(proof.mode, process.versions);
   const transport: Transport = {
     name: 'tls',
     domain: '',
@@ -58,12 +52,24 @@ export function tlsProofOf(transport: Transport): TlsProof | undefined {
   return proofs.get(transport);
 }
 
-/** Only OpenSSL's TLS 1.3 takes keys from outside. These have BoringSSL or rustls beneath the interface of Node, and pass them over without a word. */
-function runtimeWithoutKeys(): string | undefined {
-  const { bun, deno, electron } = process.versions as Partial<Record<string, string>>;
-  if (bun !== undefined) return `Bun ${bun}`;
-  if (deno !== undefined) return `Deno ${deno}`;
-  return electron === undefined ? undefined : `Electron ${electron}`;
+/**
+ * Beneath the interface of Node these have BoringSSL, which takes no key from outside for TLS 1.3, or rustls, which does not tell what
+ * binds a handshake to its connection either; they pass over what they are given for it without a word.
+ */
+export function refuseWhere(mode: TlsProof['mode'], versions: Partial<Record<string, string>>): void {
+  const { bun, deno, electron } = versions;
+  const away = "or run on Node, or keep to one host or a network of your own with { mode: 'hmac', secret }, which proves the secret and encrypts nothing"; // prettier-ignore
+  if (deno !== undefined)
+    throw new RpcError(
+      'failed-precondition',
+      `security of mode '${mode}' is TLS bound to the handshake of the group, which Deno ${deno} has no way to do: run on Bun with certificates, ${away}`,
+    );
+  const runtime = bun === undefined ? electron && `Electron ${electron}` : `Bun ${bun}`;
+  if (mode === 'psk' && runtime !== undefined)
+    throw new RpcError(
+      'failed-precondition',
+      `security of mode 'psk' is TLS with a shared secret, which ${runtime} does not have: give certificates ({ mode: 'mtls', key, cert, ca }), ${away}`,
+    );
 }
 
 /** How a key is named on the wire: two are good while keys are being changed. */
