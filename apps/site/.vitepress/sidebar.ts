@@ -106,6 +106,7 @@ export const sidebar: DefaultTheme.SidebarItem[] = [
       page('Kubernetes', '/deploy/kubernetes'),
       page('Slurm', '/deploy/slurm'),
       page('torchrun', '/deploy/torchrun'),
+      page('Bun and Deno', '/deploy/bun-and-deno'),
       page('Observability', '/observability'),
       page('Stores', '/stores'),
       page('Who can get in', '/security'),
