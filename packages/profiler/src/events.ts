@@ -14,7 +14,7 @@ export interface ProfileEvent {
   readonly durationUs: number;
   /** The shapes of the tensors among its inputs, with `recordShapes`. */
   readonly shapes?: readonly (readonly number[])[];
-  /** Bytes of tensor memory it allocated (negative: freed); of a call the bytes of its tensors. With `profileMemory`. */
+  /** Bytes of tensor memory it allocated (negative: freed); of a call the bytes of tensors that its message carries. With `profileMemory`. */
   readonly bytes?: number;
 }
 

@@ -144,6 +144,17 @@ describe('a profiled call', () => {
     expect(full.find(({ name }) => name === 'rpc_sync#profiling.test/double(w0 -> w1)')?.bytes).toBe(64 * 4 * 4);
   });
 
+  it('has the bytes of tensors that its message carries: of a table those of the one row that is sent', async () => {
+    await group(2);
+    const table = ones([1_000, 100]);
+    const bytes = async (fn: () => Promise<unknown>): Promise<number | undefined> => {
+      const { profile: p } = await on(0, () => profile(fn, { profileMemory: true }));
+      return p.events().find(({ name }) => name.startsWith('rpc_sync#') && !name.includes('#remote_op'))?.bytes;
+    };
+    expect(await bytes(() => rpcSync('w1', double, [table.select(0, 3)]))).toBe(100 * 4);
+    expect(await bytes(() => rpcSync('w1', mul, [table, table]))).toBe(1_000 * 100 * 4);
+  });
+
   it('to oneself is profiled too', async () => {
     await group(1);
     const { profile: p } = await on(0, () => profile(() => rpcSync('w0', double, [ones([2])])));

@@ -3,7 +3,7 @@ import type { Extension, ExtensionSession, Incoming, Outgoing, WorkerInfo } from
 import { handledMethod, type ExtensionHost, type ExtensionInternals, type Followed } from '@backwire/rpc/internal';
 import { runWith } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
-import { MessageType } from '@backwire/wire/internal';
+import { MessageType, travellingBytes } from '@backwire/wire/internal';
 import { ClockBook, type ClockEstimate } from './clock.ts';
 import { MAX_PENDING_CALLS } from './limits.ts';
 import { setClock, type WorkerClock } from './now.ts';
@@ -75,7 +75,7 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
     const { recorder } = scope;
     const key = profilingKey(call.label.kind, call.label.name, host.self.name, call.to.name);
     const event = recorder.begin('rpc', key, scope.innermost(), call.message.tensors);
-    const bytes = recorder.options.profileMemory === true ? tensorBytes(call.message) : undefined;
+    const bytes = recorder.options.profileMemory === true ? travellingBytes(call.message.tensors) : undefined;
     const local = ++this.lastId;
     // Nobody waits for a one-way call, and what it takes is the sending. Of a stream the items are the answer: neither has a reply that
     // could bring events.
@@ -167,8 +167,4 @@ class ProfilingSession implements ExtensionSession, ExtensionInternals {
 /** What a message that calls no definition is called. */
 function messageName(type: number): string {
   return Object.entries(MessageType).find(([, value]) => value === type)?.[0] ?? `message ${type}`;
-}
-
-function tensorBytes(message: Message): number {
-  return message.tensors.reduce((sum, { storage }) => sum + storage.nbytes, 0);
 }

@@ -56,4 +56,5 @@ export { frameName, frameTable, frameTensors, valueEnd } from './frame/call-fram
 export { IncomingTensors } from './tensor/incoming.ts';
 export { writeWrappedBriefly } from './torch/wrapped.ts';
 export { planTensors } from './tensor/plan.ts';
+export { travellingBytes } from './tensor/travelling-bytes.ts';
 export { dtypeBytes } from './tensor/descriptor.ts';
