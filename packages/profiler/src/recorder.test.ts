@@ -296,6 +296,12 @@ describe('Summary', () => {
     expect(new Summary(many).table().split('\n')).toHaveLength(150_003);
   });
 
+  it('keeps a row a row that reads from the left, whatever the function of another worker is called', () => {
+    const table = new Summary([{ ...(events[0] as RecordedEvent), name: 'a\u202eb\nc' }]).table();
+    expect(table).toMatch(/^a b c /m);
+    expect(table.split('\n')).toHaveLength(4);
+  });
+
   it('has a table of nothing', () => {
     expect(new Summary([]).table()).toContain('Name');
   });

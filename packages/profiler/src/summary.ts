@@ -1,5 +1,5 @@
 /** @file Events of the same name added up, and the table of them. */
-import { invalidArgument, optionNames, refuseUnknown, show } from '@backwire/rpc/internal';
+import { invalidArgument, optionNames, plainText, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { RecordedEvent } from './events.ts';
 import { MAX_EVENTS, MAX_EVENTS_PER_REPLY } from './limits.ts';
 
@@ -75,7 +75,8 @@ export class Summary {
       ...(withBytes ? ['Bytes'] : []),
     ];
     const body = rows.map((row) => [
-      row.name,
+      // Of functions of other workers: the row stays a row.
+      plainText(row.name),
       ...(withNode ? [String(row.node ?? '')] : []),
       wholeSelf === 0 ? '-' : `${((100 * row.selfUs) / wholeSelf).toFixed(2)}%`,
       formatUs(row.selfUs),

@@ -50,6 +50,7 @@ export { system as systemError, thrown as thrownError } from './base/system-erro
 export { checkTensorsServed, invokeServed, served, servedClassOf } from './agent/gate.ts';
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './server/inbound-call.ts';
+export { plainJson, plainText } from './base/plain-text.ts';
 export { errorName, type RecentCall } from './inspection/call-log.ts';
 export { MAX_METHODS } from './inspection/limits.ts';
 export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';

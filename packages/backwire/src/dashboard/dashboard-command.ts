@@ -1,6 +1,6 @@
 /** @file `backwire dashboard <endpoint>`: a live page about a group, on loopback. */
 import { UsageError } from '@backwire/launch';
-import { Inspector } from '@backwire/rpc/internal';
+import { Inspector, plainText } from '@backwire/rpc/internal';
 import { ENDPOINT_HELP, inspectorOptions, parseFlags, seconds } from '../inspect/flags.ts';
 import { DEFAULT_INTERVAL_MS, MIN_INTERVAL_MS } from '../inspect/limits.ts';
 import { serveDashboard } from './server.ts';
@@ -30,7 +30,7 @@ export async function dashboardCommand(argv: readonly string[]): Promise<number>
   const inspector = await Inspector.open(inspectorOptions(positionals, values));
   try {
     const dashboard = await serveDashboard({ inspector, port, intervalMs: Math.max(wanted, MIN_INTERVAL_MS) });
-    process.stdout.write(`the dashboard of group '${inspector.group}' is at ${dashboard.url}\n`);
+    process.stdout.write(`the dashboard of group '${plainText(inspector.group)}' is at ${dashboard.url}\n`);
     try {
       await interrupted();
     } finally {

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { RpcError } from '@backwire/rpc';
-import { newToken, type Inspector } from '@backwire/rpc/internal';
+import { newToken, plainText, type Inspector } from '@backwire/rpc/internal';
 import { MAX_PAGES, MAX_UNSENT_BYTES } from '../inspect/limits.ts';
 import { PACKAGE_FOLDER } from '../package-folder.ts';
 import { History } from './history.ts';
@@ -168,6 +168,8 @@ class Pages {
   }
 }
 
+/** All that a page is told goes by here. Names come from other machines: none of them may turn a line of the page around. */
 function write(response: ServerResponse, event: string, data: unknown): void {
-  response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  const text = JSON.stringify(data, (_, value: unknown) => (typeof value === 'string' ? plainText(value) : value));
+  response.write(`event: ${event}\ndata: ${text}\n\n`);
 }

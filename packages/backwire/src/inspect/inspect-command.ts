@@ -1,6 +1,6 @@
 /** @file `backwire inspect <endpoint>`: what a group is doing, once or again and again. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Inspector, runningGroups } from '@backwire/rpc/internal';
+import { Inspector, plainJson, plainText, runningGroups } from '@backwire/rpc/internal';
 import { ENDPOINT_HELP, inspectorOptions, parseFlags, seconds } from './flags.ts';
 import { groupsText } from './groups-text.ts';
 import { inspectText } from './inspect-text.ts';
@@ -32,7 +32,7 @@ export async function inspectCommand(argv: readonly string[]): Promise<number> {
   }
   if (positionals.length === 0 && values.watch === undefined) {
     const groups = runningGroups();
-    process.stdout.write(`${values.json === true ? JSON.stringify(groups, null, 2) : groupsText(groups)}\n`);
+    process.stdout.write(`${values.json === true ? plainJson(groups, 2) : groupsText(groups)}\n`);
     return 0;
   }
   const options = inspectorOptions(positionals, values);
@@ -44,7 +44,7 @@ export async function inspectCommand(argv: readonly string[]): Promise<number> {
   try {
     if (everyMs === undefined) {
       const look = await inspector.look();
-      process.stdout.write(`${values.json === true ? JSON.stringify(look, null, 2) : inspectText(look)}\n`);
+      process.stdout.write(`${values.json === true ? plainJson(look, 2) : inspectText(look)}\n`);
       return 0;
     }
     return await watch(inspector, everyMs, values.json === true, enough);
@@ -65,7 +65,7 @@ async function watch(inspector: Inspector, everyMs: number, json: boolean, stop:
       const gone = typeof found === 'string';
       // Once: it stays true until a look says otherwise.
       if (!gone || !lost) {
-        const text = gone ? lostText(found, json) : json ? JSON.stringify(found) : inspectText(found);
+        const text = gone ? lostText(found, json) : json ? plainJson(found) : inspectText(found);
         process.stdout.write(`${clear}${text}\n${clear === '' && !json ? '\n' : ''}`);
       }
       lost = gone;
@@ -78,5 +78,5 @@ async function watch(inspector: Inspector, everyMs: number, json: boolean, stop:
 }
 
 function lostText(error: string, json: boolean): string {
-  return json ? JSON.stringify({ error }) : `the group cannot be reached: ${error}`;
+  return json ? plainJson({ error }) : `the group cannot be reached: ${plainText(error)}`;
 }

@@ -1,4 +1,5 @@
 /** @file Times, bytes and tables for a terminal. */
+import { plainText } from '@backwire/rpc/internal';
 import { MAX_CELL } from './limits.ts';
 
 /** '412 ms', '3.2 s', '4 min 10 s', '2 h 5 min'. */
@@ -26,8 +27,7 @@ export function bytes(count: number): string {
 /** A cell without line breaks and control characters, cut at the end. */
 export function cell(text: string, most: number = MAX_CELL): string {
   // Names come from other machines: nothing in them may move the cursor or turn the line around.
-  // eslint-disable-next-line no-control-regex
-  const clean = text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, ' ');
+  const clean = plainText(text);
   return clean.length > most ? `${clean.slice(0, most - 1)}…` : clean;
 }
 

@@ -1,0 +1,54 @@
+/** @file What the server of the live page answers, over real sockets; the looks are the test's. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { GroupLook } from '@backwire/rpc/internal';
+import { serveDashboard, type Dashboard } from './server.ts';
+
+let dashboard: Dashboard | undefined;
+afterEach(async () => {
+  await dashboard?.close();
+  dashboard = undefined;
+});
+
+/** Serves what `look` gives, and says where. */
+async function serve(look: () => Promise<GroupLook>): Promise<string> {
+  dashboard = await serveDashboard({ inspector: { look } as never, port: 0, intervalMs: 50 });
+  return dashboard.url;
+}
+
+/** The stream of events from its beginning to the first that is called `event`. */
+async function eventsUntil(url: string, event: string): Promise<string> {
+  const response = await fetch(`${url}events`);
+  let text = '';
+  const decoder = new TextDecoder();
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.includes(`event: ${event}\n`) && text.endsWith('\n\n')) break;
+  }
+  return text;
+}
+
+const TURNING = /[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\\u00[01]|\\u20[23]/;
+
+describe('the page', () => {
+  it('is told no name that turns its line around or moves a cursor', async () => {
+    const url = await serve(() =>
+      Promise.resolve({
+        group: 'g\u202e',
+        at: 0,
+        epoch: 1,
+        workers: [{ name: 'w\u2066x', id: 0, incarnation: 1, state: 'silent', error: 'no\u200f\u001banswer' }],
+      }),
+    );
+    const text = await eventsUntil(url, 'look');
+    expect(text).toContain('"name":"w x"');
+    expect(text).toContain('"error":"no  answer"');
+    expect(text).not.toMatch(TURNING);
+  });
+
+  it('is told so of errors as well', async () => {
+    const url = await serve(() => Promise.reject(new Error('of \u202eevil')));
+    const text = await eventsUntil(url, 'lost');
+    expect(text).toContain('"text":"of  evil"');
+    expect(text).not.toMatch(TURNING);
+  });
+});
