@@ -128,6 +128,32 @@ describe('a history', () => {
     expect(history.add(look(3_000, up('a', 0), up('b', 1))).workers.map(({ state }) => state)).toEqual(['up', 'up']);
   });
 
+  it('keeps so many of those who are gone, and those who died before those who left', () => {
+    const history = new History(1_000);
+    let shown = history.add(look(0, up('a', 0), without('dead', 1, 'dead')));
+    for (let i = 1; i <= 1_000; i++) {
+      shown = history.add(look(1_000 * i, up('a', 0), without(`w${i}`, i + 1, 'left')));
+      expect(shown.workers.length).toBeLessThanOrEqual(101);
+    }
+    const names = shown.workers.map(({ name }) => name);
+    expect(names.slice(0, 3)).toEqual(['a', 'dead', 'w902']);
+    expect(names.at(-1)).toBe('w1000');
+    for (let i = 1; i <= 200; i++) shown = history.add(look(2e6 + i, up('a', 0), without(`d${i}`, 5_000 + i, 'dead')));
+    expect(shown.workers.map(({ name }) => name)).toEqual([
+      'a',
+      ...Array.from({ length: 100 }, (_, i) => `d${101 + i}`),
+    ]);
+    shown = history.add(look(2.5e6, up('a', 0), ...Array.from({ length: 9 }, (_, i) => without(`l${i}`, 1, 'left'))));
+    expect(shown.workers).toHaveLength(101);
+    expect(shown.workers.every(({ state }) => state !== 'left')).toBe(true);
+    // A view remembers more than are shown; the same of them at every look.
+    const departed = Array.from({ length: 256 }, (_, i) => without(`v${i}`, 6_000 + i, 'dead'));
+    for (let at = 0; at < 3; at++) {
+      shown = history.add(look(3e6 + at, up('a', 0), ...departed));
+      expect(shown.workers.map(({ name }) => name)).toEqual(['a', ...departed.slice(-100).map(({ name }) => name)]);
+    }
+  });
+
   it('does not forget who died for many calls that fail', () => {
     const history = new History(1_000);
     history.add(look(0, up('a', 0), up('b', 1)));

@@ -1,7 +1,7 @@
 /** @file Looks at a group, one after the other, made into what changed between them: rates, new failures, workers that came and went. */
 import type { GroupLook, WorkerLook, WorkerReport } from '@backwire/rpc/internal';
 import { contextsOf, reportsOf, rrefsOf } from '../inspect/details.ts';
-import { MAX_CALLS_PER_SNAPSHOT, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_SNAPSHOT } from '../inspect/limits.ts';
+import { MAX_CALLS_PER_SNAPSHOT, MAX_GONE, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_SNAPSHOT } from '../inspect/limits.ts';
 import type {
   CallSnapshot,
   Snapshot,
@@ -27,8 +27,8 @@ export class History {
   private readonly notes: Note[] = [];
   /** Workers that came and went, apart: no number of failed calls may push them out. */
   private readonly changes: Note[] = [];
-  /** Workers that were seen and are gone stay on the page, by name. */
-  private readonly gone = new Map<string, WorkerLook>();
+  /** Workers that were seen and are gone stay on the page, by name: the latest of them. */
+  private gone = new Map<string, WorkerLook>();
 
   constructor(intervalMs: number) {
     this.intervalMs = intervalMs;
@@ -77,17 +77,25 @@ export class History {
     for (const report of reportsOf(look)) this.said.set(memberKey(report), { report, at: look.at });
   }
 
-  /** The view forgets who left long ago; whoever looks at the page does not. */
+  /** Who is there, and the latest of those who are gone: the view forgets them sooner or later; whoever looks at the page does not. */
   private everybody(look: GroupLook): WorkerLook[] {
-    const present = new Set(look.workers.map(({ name }) => name));
-    for (const worker of look.workers) {
-      if (worker.state === 'dead' || worker.state === 'left') this.gone.set(worker.name, worker);
-      else this.gone.delete(worker.name);
-    }
-    return [...look.workers, ...[...this.gone.values()].filter(({ name }) => !present.has(name))].sort(
-      (a, b) => a.id - b.id,
-    );
+    const isGone = ({ state }: WorkerLook): boolean => state === 'dead' || state === 'left';
+    const here = look.workers.filter((worker) => !isGone(worker));
+    for (const { name } of look.workers) this.gone.delete(name);
+    // The view has them in the order in which they went, behind those that it has forgotten.
+    for (const worker of look.workers) if (isGone(worker)) this.gone.set(worker.name, worker);
+    const gone = latestOf([...this.gone.values()]);
+    this.gone = new Map(gone.map((worker) => [worker.name, worker]));
+    return [...here, ...gone].sort((a, b) => a.id - b.id);
   }
+}
+
+/** So many of those who are gone, in their order: who left goes before who died, and the earlier before the later. */
+function latestOf(gone: readonly WorkerLook[]): readonly WorkerLook[] {
+  const tooMany = Math.max(gone.length - MAX_GONE, 0);
+  let left = Math.min(gone.filter(({ state }) => state === 'left').length, tooMany);
+  let dead = tooMany - left;
+  return gone.filter(({ state }) => (state === 'left' ? left-- <= 0 : dead-- <= 0));
 }
 
 interface Said {

@@ -20,6 +20,8 @@ export const MAX_CALLS_PER_SNAPSHOT = 600;
 export const MAX_ROWS_PER_SNAPSHOT = 200;
 /** Failed calls and losses of workers that the page is told of when it opens. */
 export const MAX_NOTES = 100;
+/** Workers that are gone and stay on the page: of a group that grows and shrinks for weeks there may be any number. */
+export const MAX_GONE = 100;
 /** Pages open at once. */
 export const MAX_PAGES = 16;
 /** Bytes that a page has not taken: it is asleep, and is told again when it comes back. */
