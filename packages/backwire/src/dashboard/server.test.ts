@@ -52,3 +52,33 @@ describe('the page', () => {
     expect(text).not.toMatch(TURNING);
   });
 });
+
+describe('a request', () => {
+  it.each(['events', '', 'page.js'])("for '%s' that does not read is told what it may", async (file) => {
+    const url = await serve(() => Promise.reject(new Error('nobody looks')));
+    for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+      const response = await fetch(`${url}${file}`, { method });
+      expect(response.status, method).toBe(405);
+      expect(response.headers.get('allow')).toBe('GET, HEAD');
+      expect(response.headers.get('x-content-type-options')).toBe('nosniff');
+    }
+  });
+
+  it('for the head of the events gets it, and opens no page', async () => {
+    let looks = 0;
+    const url = await serve(() => Promise.reject(new Error(`look ${++looks}`)));
+    const response = await fetch(`${url}events`, { method: 'HEAD' });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+    expect(await response.text()).toBe('');
+    expect(looks).toBe(0);
+  });
+
+  it('without the token is told nothing, whatever it wants', async () => {
+    const url = await serve(() => Promise.reject(new Error('nobody looks')));
+    const { origin } = new URL(url);
+    for (const path of ['/', '/events', `/${'0'.repeat(32)}/events`, `${new URL(url).pathname}events/x`])
+      for (const method of ['GET', 'POST']) expect((await fetch(`${origin}${path}`, { method })).status).toBe(404);
+    expect((await fetch(`${url}event`, { method: 'POST' })).status).toBe(404);
+  });
+});

@@ -32,6 +32,9 @@ const FILES: ReadonlyMap<string, readonly [file: string, type: string]> = new Ma
   ['charts.js', ['charts.js', 'text/javascript; charset=utf-8']],
   ['tables.js', ['tables.js', 'text/javascript; charset=utf-8']],
 ]);
+/** The stream of looks. */
+const EVENTS = 'events';
+const EVENTS_TYPE = 'text/event-stream; charset=utf-8';
 const HEADERS = {
   // Nothing from elsewhere, nothing inline.
   'content-security-policy':
@@ -51,7 +54,7 @@ export async function serveDashboard(options: DashboardOptions): Promise<Dashboa
   const pages = new Pages(options.inspector, options.intervalMs);
   const server = createServer((request, response) => {
     const file = allowed(request, token);
-    if (file === 'events' && request.method === 'GET') pages.open(response);
+    if (file === EVENTS && request.method === 'GET') pages.open(response);
     else send(request, response, file);
   });
   await new Promise<void>((resolve, reject) => {
@@ -86,7 +89,7 @@ function allowed(request: IncomingMessage, token: string): string | undefined {
 
 function send(request: IncomingMessage, response: ServerResponse, file: string | undefined): void {
   const found = file === undefined ? undefined : FILES.get(file);
-  if (found === undefined) {
+  if (found === undefined && file !== EVENTS) {
     response.writeHead(404, HEADERS).end('not found: open the address that the command printed\n');
     return;
   }
@@ -94,9 +97,9 @@ function send(request: IncomingMessage, response: ServerResponse, file: string |
     response.writeHead(405, { ...HEADERS, allow: 'GET, HEAD' }).end();
     return;
   }
-  const [name, type] = found;
+  const [name, type] = found ?? [undefined, EVENTS_TYPE];
   response.writeHead(200, { ...HEADERS, 'content-type': type });
-  response.end(request.method === 'HEAD' ? undefined : readFileSync(join(PAGE, name)));
+  response.end(request.method === 'HEAD' || name === undefined ? undefined : readFileSync(join(PAGE, name)));
 }
 
 /** The pages that are open. States: nobody looks ↔ looks every interval, while at least one page is open; closed. */
@@ -120,7 +123,7 @@ class Pages {
       response.writeHead(503, HEADERS).end('too many pages are open\n');
       return;
     }
-    response.writeHead(200, { ...HEADERS, 'content-type': 'text/event-stream; charset=utf-8' });
+    response.writeHead(200, { ...HEADERS, 'content-type': EVENTS_TYPE });
     this.all.add(response);
     response.on('close', () => {
       this.all.delete(response);
