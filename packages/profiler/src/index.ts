@@ -13,3 +13,4 @@ export { openTelemetry, type OpenTelemetryOptions } from './opentelemetry.ts';
 export { profile, recordFunction, type Label, type Profile } from './profile.ts';
 export { profiling } from './profiling.ts';
 export { ServerProfiler } from './server-profiler.ts';
+export { writeChromeTrace } from './trace-file.ts';

@@ -9,6 +9,7 @@ import { agentHere, groupNames } from './identity.ts';
 import { clockOf } from './now.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
 import { Recorder } from './recorder.ts';
+import { writeChromeTrace } from './trace-file.ts';
 import { Summary, SUMMARY_OPTIONS, type SummaryOptions, type TableOptions } from './summary.ts';
 
 /** What a profile found. */
@@ -21,7 +22,7 @@ export interface Profile {
   keyAverages(options?: SummaryOptions): { table(options?: TableOptions): string };
   /** For ui.perfetto.dev and chrome://tracing: a row per worker, arrows from calls to their handlers. */
   toChromeTrace(): { traceEvents: object[] };
-  /** Writes the trace as a JSON file. @throws when the file cannot be written. */
+  /** Writes the trace as a JSON file, of any length. @throws when the file cannot be written. */
   writeChromeTrace(path: string): Promise<void>;
 }
 
@@ -145,13 +146,7 @@ class FinishedProfile implements Profile {
   }
 
   async writeChromeTrace(path: string): Promise<void> {
-    const fs = globalThis.process?.getBuiltinModule?.('node:fs/promises');
-    if (fs === undefined)
-      throw new RpcError(
-        'failed-precondition',
-        `cannot write '${path}': there is no file system here; use toChromeTrace()`,
-      );
-    await fs.writeFile(path, JSON.stringify(this.toChromeTrace()));
+    await writeChromeTrace(path, this.toChromeTrace());
   }
 }
 

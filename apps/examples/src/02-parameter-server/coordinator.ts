@@ -5,7 +5,7 @@ import { describeBackend, noGrad, saveSafetensors } from '@backwire/tensor';
 import { currentAgent, rpcAsync, rpcFunction } from '@backwire/rpc';
 import { remote, type RRef } from '@backwire/rref';
 import { RemoteModule } from '@backwire/dist-autograd';
-import { type ChromeTrace, mergeChromeTraces, profile } from '@backwire/profiler';
+import { type ChromeTrace, mergeChromeTraces, profile, writeChromeTrace } from '@backwire/profiler';
 import { chartSvg, type Series } from '../shared/chart.ts';
 import { batchOf, type Digits, readDigits } from '../shared/mnist.ts';
 import { progress, type Progress } from '../shared/progress.ts';
@@ -95,7 +95,7 @@ export async function writeResults(options: TrainOptions, net: RemoteModule<Net>
     'training.svg',
     chart(epochs, accuracy, (index) => (options.elastic ? 'all trainers' : nameOf(index + 2))),
   );
-  if (traces.length > 0) write('trace.json', JSON.stringify(mergeChromeTraces(traces)));
+  if (traces.length > 0) await writeChromeTrace(join(options.out, 'trace.json'), mergeChromeTraces(traces));
   write('weights.safetensors', saveSafetensors(new Map(await net.getModuleRRef().rpcSync().weights())));
   write('summary.json', `${JSON.stringify(summary, null, 2)}\n`);
   const trace = traces.length > 0 ? 'trace.json (for ui.perfetto.dev), ' : '';

@@ -1,0 +1,43 @@
+/** @file Traces as files, written in pieces: the text of a million events is longer than a string may be. */
+import { RpcError } from '@backwire/rpc';
+import type { ChromeTrace } from './chrome-trace.ts';
+import { MIN_PIECE_CHARS } from './limits.ts';
+
+/**
+ * Writes a trace as the JSON file that ui.perfetto.dev and chrome://tracing open: what `mergeChromeTraces` or `toChromeTrace` gave. It may be
+ * of any length, where `JSON.stringify` ends at the longest string, half a gigabyte.
+ * @param path where; a file that is there is replaced
+ * @param trace what is written
+ * @throws RpcError 'failed-precondition' where there is no file system; what `node:fs` throws when the file cannot be written.
+ * @example
+ * ```ts
+ * const { profile: first } = await profiler.profile(() => ones([2]).add(1));
+ * const { profile: second } = await profiler.profile(() => ones([2]).mul(2));
+ * const merged = profiler.mergeChromeTraces([first.toChromeTrace(), second.toChromeTrace()]);
+ * // await profiler.writeChromeTrace('trace.json', merged);
+ * console.log(merged.traceEvents.length > 2); // true
+ * ```
+ */
+export async function writeChromeTrace(path: string, trace: ChromeTrace): Promise<void> {
+  const fs = globalThis.process?.getBuiltinModule?.('node:fs/promises');
+  if (fs === undefined)
+    throw new RpcError(
+      'failed-precondition',
+      `cannot write '${path}': there is no file system here; use toChromeTrace()`,
+    );
+  await fs.writeFile(path, traceText(trace));
+}
+
+/** The same text as `JSON.stringify(trace)`, in pieces. */
+export function* traceText({ traceEvents, ...rest }: ChromeTrace): Generator<string> {
+  let piece = '{"traceEvents":[';
+  for (const [index, event] of traceEvents.entries()) {
+    piece += `${index === 0 ? '' : ','}${JSON.stringify(event)}`;
+    if (piece.length < MIN_PIECE_CHARS) continue;
+    yield piece;
+    piece = '';
+  }
+  // The other fields as JSON.stringify has them: ',…}' after the list, or '}' alone when there are none.
+  const others = JSON.stringify(rest).slice(1);
+  yield `${piece}]${others === '}' ? '' : ','}${others}`;
+}
