@@ -1,4 +1,5 @@
 /** @file One trace out of those of many workers, their clocks set by one of them. */
+import { show } from '@backwire/rpc/internal';
 import { type Arrow, type Bar, type ChromeTrace, draw, span, unnamed } from './chrome-trace.ts';
 import { alignClocks, type ClockLink } from './clock.ts';
 
@@ -18,8 +19,11 @@ interface TraceEvent extends Omit<Bar, 'args' | 'inside'> {
  * One trace out of the traces of many workers, as `Profile.toChromeTrace` made them, whatever way they came here. All times are on the
  * clock of the first trace's worker: a trace says how far the clocks of the workers it called are from its own, and over these the
  * others are set. How far off that may be is in `otherData.backwire`; clocks that no call has compared are taken to agree.
+ * @param traces of each profile what `toChromeTrace` made, or what `JSON.parse` makes of the file that was written
+ * @throws TypeError for what is no list of traces, and for an event that cannot be drawn: without a time, a duration or a worker's id.
  */
 export function mergeChromeTraces(traces: readonly Trace[]): ChromeTrace {
+  checkTraces(traces);
   const bars: Bar[] = [];
   const arrows: Arrow[] = [];
   const names = new Map<number, string>();
@@ -64,6 +68,33 @@ function take(
     const to = byPlace.get(`${event.pid} ${event.tid} ${event.ts}`);
     if (from !== undefined && to !== undefined) arrows.push({ from, to });
   }
+}
+
+const TAKES = 'mergeChromeTraces() takes a list of traces, as toChromeTrace() makes them';
+
+function checkTraces(traces: unknown): void {
+  if (!Array.isArray(traces)) throw new TypeError(`${TAKES}; got ${show(traces)}`);
+  for (const [index, trace] of (traces as readonly unknown[]).entries()) {
+    const { traceEvents, toChromeTrace } = (trace ?? {}) as { traceEvents?: unknown; toChromeTrace?: unknown };
+    if (!Array.isArray(traceEvents)) {
+      const isText = typeof trace === 'string';
+      const what = typeof toChromeTrace === 'function' ? 'a profile: give its toChromeTrace()' : show(trace);
+      throw new TypeError(`${TAKES}; item ${index} is ${what}${isText ? ': give what JSON.parse makes of it' : ''}`);
+    }
+    for (const [at, event] of (traceEvents as readonly unknown[]).entries()) checkEvent(event, at, index);
+  }
+}
+
+function checkEvent(event: unknown, at: number, trace: number): void {
+  const refuse = (wrong: string): never => {
+    throw new TypeError(`mergeChromeTraces(): event ${at} of trace ${trace} ${wrong}`);
+  };
+  if (typeof event !== 'object' || event === null) return refuse(`is ${show(event)}`);
+  const { ph, ts, dur, pid } = event as Partial<TraceEvent>;
+  if (ph !== 'X') return;
+  if (!Number.isFinite(ts)) refuse(`has ${show(ts)} for ts`);
+  if (!Number.isFinite(dur) || (dur as number) < 0) refuse(`has ${show(dur)} for dur`);
+  if (!Number.isFinite(pid)) refuse(`has ${show(pid)} for pid`);
 }
 
 /** What a trace says of clocks; a trace may have come from anywhere, so it is read with care. */

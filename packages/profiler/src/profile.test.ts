@@ -170,6 +170,39 @@ describe('profile', () => {
 });
 
 describe('recordFunction', () => {
+  it('says what it takes, whether a profile is in force or not', async () => {
+    const wrong: readonly (readonly [args: readonly unknown[], got: string])[] = [
+      [[() => 5], 'got an anonymous function and undefined'],
+      [['x'], "got 'x' and undefined"],
+      [[5, () => 1], 'got 5 and an anonymous function'],
+      [[undefined, () => 1], 'got undefined and an anonymous function'],
+      [['x', Promise.resolve(1)], "got 'x' and a Promise"],
+    ];
+    const call = recordFunction as (...args: readonly unknown[]) => unknown;
+    const refuses = (): void => {
+      for (const [args, got] of wrong)
+        expect(() => call(...args)).toThrow(
+          new TypeError(`recordFunction() takes a name and a function, as in recordFunction('load', () => …); ${got}`),
+        );
+    };
+    refuses();
+    const { profile: p } = await profile(refuses);
+    expect(p.events()).toEqual([]);
+  });
+
+  it('lasts until a promise, and says so of anything else; it may then still be given one', async () => {
+    const { profile: p } = await profile(() =>
+      recordFunction('foo', (label) => {
+        for (const wrong of [undefined, 5, {}, () => Promise.resolve()])
+          expect(() => label.endWith(wrong as never)).toThrow(/^endWith of a label takes a promise, got /);
+        return label.endWith(new Promise<void>((done) => setTimeout(done, 15)));
+      }),
+    );
+    expect(p.events()[0]?.durationUs).toBeGreaterThan(10_000);
+    // Also where nobody listens.
+    recordFunction('foo', (label) => expect(() => label.endWith(5 as never)).toThrow('takes a promise, got 5'));
+  });
+
   it('is just the function without a profile', () => {
     expect(recordFunction('x', () => 5)).toBe(5);
   });

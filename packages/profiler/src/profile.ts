@@ -4,7 +4,7 @@ import { runWith } from '@backwire/tensor/internal';
 import { chromeTrace, type ChromeTrace, type TraceSource } from './chrome-trace.ts';
 import { checkProfileOptions, type ProfileEvent, type ProfileOptions, publicEvents } from './events.ts';
 import { RpcError, type RpcAgent } from '@backwire/rpc';
-import { checkFunction, refuseUnknown } from '@backwire/rpc/internal';
+import { checkFunction, refuseUnknown, show } from '@backwire/rpc/internal';
 import { agentHere, groupNames } from './identity.ts';
 import { clockOf } from './now.ts';
 import { currentScope, ProfileScope } from './profile-scope.ts';
@@ -62,7 +62,7 @@ export async function profile<T>(
 export interface Label {
   /**
    * Lets the label last until `promise` settles instead of until its function is done, and gives the promise back.
-   * @throws RpcError 'failed-precondition' when it was called before: "… can only be called once."
+   * @throws RpcError 'failed-precondition' when it was called before: "… can only be called once."; TypeError for what is no promise.
    */
   endWith<P extends PromiseLike<unknown>>(promise: P): P;
 }
@@ -73,7 +73,7 @@ export interface Label {
  * the call's key.
  * @param name what the event is called
  * @param fn what it lasts for; its argument lets the event last until some other promise settles
- * @throws what `fn` threw.
+ * @throws what `fn` threw; TypeError for a name that is no text and for what is no function.
  * @example
  * ```ts
  * const { profile } = await profiler.profile(() => profiler.recordFunction('load data', () => ones([4]).sum()));
@@ -81,6 +81,10 @@ export interface Label {
  * ```
  */
 export function recordFunction<T>(name: string, fn: (label: Label) => T): T {
+  if (typeof name !== 'string' || typeof fn !== 'function')
+    throw new TypeError(
+      `recordFunction() takes a name and a function, as in recordFunction('load', () => …); got ${show(name)} and ${show(fn)}`,
+    );
   const scope = currentScope();
   if (scope === undefined) return fn(new OpenLabel(() => undefined));
   const { recorder } = scope;
@@ -110,6 +114,7 @@ class OpenLabel implements Label {
 
   endWith<P extends PromiseLike<unknown>>(promise: P): P {
     if (this.followed) throw new RpcError('failed-precondition', 'endWith of a label can only be called once.');
+    if (!isThenable(promise)) throw new TypeError(`endWith of a label takes a promise, got ${show(promise)}`);
     this.followed = true;
     promise.then(this.end, this.end);
     return promise;
