@@ -120,7 +120,12 @@ export function draw(
   const rows = new Map<number, Lanes>([...names.keys()].map((pid) => [pid, new Lanes()]));
   const laneOf = placeAll(bars, rows);
   const traceEvents: object[] = metadata(rows, names);
-  bars.forEach(({ inside: _, ...bar }, index) => traceEvents.push({ ph: 'X', ...bar, tid: laneOf[index] ?? 0 }));
+  const flows = flowsOf(arrows);
+  bars.forEach(({ inside: _, ...bar }, index) => {
+    const flow = flows.get(index);
+    const args = flow === undefined ? bar.args : { ...bar.args, flow };
+    traceEvents.push({ ph: 'X', ...bar, args, tid: laneOf[index] ?? 0 });
+  });
   let id = 0;
   const end = (ph: 's' | 'f', at: number, ts: number, name: string): void => {
     const bar = bars[at];
@@ -152,6 +157,14 @@ export function draw(
     displayTimeUnit: 'ms',
     otherData: { backwire: { reference: clocks.reference, workers } },
   };
+}
+
+/**
+ * By bar, the number that a call and its handler have in common, from 1: arrows only know places, and bars that begin in the same moment
+ * may share theirs.
+ */
+function flowsOf(arrows: readonly Arrow[]): ReadonlyMap<number, number> {
+  return new Map(arrows.flatMap(({ from, to }, index) => [from, to].map((bar) => [bar, index + 1] as const)));
 }
 
 /** An arrow belongs to the bar it begins or ends in, so it should be inside of it, and not where the next one begins. */

@@ -49,25 +49,43 @@ function take(
   names: Map<number, string>,
 ): void {
   const byPlace = new Map<string, number>();
-  const starts = new Map<number, string>();
+  const calls = new Map<unknown, number>();
+  const handlers = new Map<unknown, number>();
   for (const event of events) {
-    const place = `${event.pid} ${event.tid} ${event.ts}`;
     if (event.ph === 'X') {
-      const { name, cat, ts, dur, pid, args } = event;
-      const index = bars.push({ name, cat, ...span(ts, dur, -offsetUs), pid, args: args ?? {}, inside: -1 }) - 1;
-      if (cat === 'rpc' || cat === 'handler') byPlace.set(place, index);
+      const { name, cat, ts, dur, pid } = event;
+      const { flow, ...args } = event.args ?? {};
+      const index = bars.push({ name, cat, ...span(ts, dur, -offsetUs), pid, args, inside: -1 }) - 1;
+      if (cat === 'rpc' || cat === 'handler') byPlace.set(placeOf(event), index);
+      if (typeof flow === 'number') (cat === 'rpc' ? calls : handlers).set(flow, index);
     } else if (event.ph === 'M' && event.name === 'process_name') {
       const name = String(event.args?.['name']);
       if (name !== unnamed(event.pid)) names.set(event.pid, name);
-    } else if (event.ph === 's' && event.name === 'request') starts.set(event.id ?? 0, place);
+    }
   }
+  if (calls.size === 0) takeByPlace(events, byPlace, arrows);
+  for (const [flow, from] of calls) {
+    const to = handlers.get(flow);
+    if (to !== undefined) arrows.push({ from, to });
+  }
+}
+
+/** The arrows of a trace whose bars have no numbers: earlier versions wrote none. */
+function takeByPlace(events: readonly TraceEvent[], byPlace: ReadonlyMap<string, number>, arrows: Arrow[]): void {
+  const starts = new Map<number, string>();
+  for (const event of events)
+    if (event.ph === 's' && event.name === 'request') starts.set(event.id ?? 0, placeOf(event));
   for (const event of events) {
     // The way back is drawn anew.
     if (event.ph !== 'f' || event.name !== 'request') continue;
     const from = byPlace.get(starts.get(event.id ?? 0) ?? '');
-    const to = byPlace.get(`${event.pid} ${event.tid} ${event.ts}`);
+    const to = byPlace.get(placeOf(event));
     if (from !== undefined && to !== undefined) arrows.push({ from, to });
   }
+}
+
+function placeOf({ pid, tid, ts }: TraceEvent): string {
+  return `${pid} ${tid} ${ts}`;
 }
 
 const TAKES = 'mergeChromeTraces() takes a list of traces, as toChromeTrace() makes them';
