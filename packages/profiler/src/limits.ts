@@ -13,5 +13,5 @@ export const MAX_DIMS = 64;
 export const MAX_PENDING_CALLS = 65_536;
 /** Characters from which a piece of a trace's text is written: what is small makes many calls of the system. */
 export const MIN_PIECE_CHARS = 1_048_576;
-/** Outcomes of one function that histograms keep apart: codes are few, but handlers throw classes of their own. */
+/** Classes of errors of one function that metrics keep apart: codes are few, but handlers throw classes of their own. */
 export const MAX_OUTCOMES = 32;

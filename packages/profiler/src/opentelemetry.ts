@@ -17,6 +17,7 @@ import {
 } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
 import { BUCKETS } from './metrics/call-histograms.ts';
+import { OTHER, Outcomes, type Counted } from './metrics/outcomes.ts';
 import { GAUGES } from './metrics/numbers.ts';
 import { formatTrace, parseTrace } from './trace-context.ts';
 
@@ -71,6 +72,9 @@ class TelemetrySession implements ExtensionSession {
   private readonly tracer: Otel.Tracer;
   private readonly clientTime: Otel.Histogram;
   private readonly serverTime: Otel.Histogram;
+  /** What the metrics of either side tell apart; spans say it all. */
+  private readonly asked = new Outcomes();
+  private readonly served = new Outcomes();
   private readonly unwatch: () => void;
 
   constructor(host: ExtensionHost, api: typeof Otel, options: OpenTelemetryOptions) {
@@ -98,8 +102,8 @@ class TelemetrySession implements ExtensionSession {
     const context = formatTrace(span.spanContext());
     const known = this.host.extensionsOf(call.to).has(OPEN_TELEMETRY);
     const settled = ({ error }: { readonly error?: unknown }): void => {
-      const failure = error === undefined ? {} : { 'error.type': errorName(error) };
-      this.clientTime.record((performance.now() - began) / 1000, { ...attributes, ...failure });
+      const counted = this.asked.of(label.name, error === undefined ? '' : errorName(error));
+      this.clientTime.record((performance.now() - began) / 1000, { ...attributes, ...outcomeOf(counted) });
       this.end(span, error);
     };
     if (label.kind === 'oneway') settled({});
@@ -146,9 +150,9 @@ class TelemetrySession implements ExtensionSession {
   }
 
   private handled(call: ObservedHandler, error: unknown): void {
-    const attributes = this.servedAttributes(call.definition?.name ?? 'other', call.peer.worker);
-    const failure = error === undefined ? {} : { 'error.type': errorName(error) };
-    this.serverTime.record((performance.now() - call.arrivedAt) / 1000, { ...attributes, ...failure });
+    const counted = this.served.of(call.definition?.name ?? OTHER, error === undefined ? '' : errorName(error));
+    const attributes = { ...this.servedAttributes(counted.method, call.peer.worker), ...outcomeOf(counted) };
+    this.serverTime.record((performance.now() - call.arrivedAt) / 1000, attributes);
   }
 
   /** Our own numbers, read when somebody collects. */
@@ -177,6 +181,11 @@ class TelemetrySession implements ExtensionSession {
     }
     span.end();
   }
+}
+
+/** The attributes in which calls of one function from here to there differ in a metric. */
+function outcomeOf({ method, error }: Counted): Otel.Attributes {
+  return { 'rpc.method': method, ...(error === '' ? {} : { 'error.type': error }) };
 }
 
 function traceOf(

@@ -1,7 +1,7 @@
 /** @file Metrics of agents: histograms, the text of Prometheus, and its scrapes over HTTP. */
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { createAgent, rpcAsync, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
+import { createAgent, registerErrorType, rpcAsync, RpcError, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { BUCKETS, CallHistograms, type Histogram } from '../src/metrics/call-histograms.ts';
 import { measureCalls, metricsText, serveMetrics, type MetricsServer } from '../src/index.ts';
 import { prometheusText } from '../src/metrics/prometheus.ts';
@@ -10,6 +10,21 @@ const quick = rpcFunction('metrics.test/quick', (x: number) => x);
 const slow = rpcFunction('metrics.test/slow', () => new Promise<void>((done) => setTimeout(done, 30)));
 const bad = rpcFunction('metrics.test/bad', (_x: string): void => {
   throw new RangeError('a value: sesame');
+});
+
+class OutOfTea extends Error {}
+class OutOfMilk extends Error {}
+registerErrorType(OutOfMilk);
+const noTea = rpcFunction('metrics.test/noTea', (): void => {
+  throw new OutOfTea('sesame');
+});
+const fails = rpcFunction('metrics.test/fails', async (what: string): Promise<void> => {
+  if (what === 'own') throw new OutOfTea('sesame');
+  if (what === 'registered') throw new OutOfMilk('sesame');
+  if (what === 'hop') await rpcSync('w0', noTea);
+  if (what === 'wrapped') throw new OutOfMilk('sesame', { cause: new RpcError('unavailable', 'x') });
+  if (what === 'text') throw 'sesame';
+  throw new RpcError('not-found', 'sesame');
 });
 
 const agents: RpcAgent[] = [];
@@ -65,6 +80,28 @@ describe('metrics', () => {
     expect(value(server, 'rpc_server_call_duration_seconds_count', { rpc_method: 'metrics.test/quick' })).toBe(5);
     expect(value(server, 'rpc_server_call_duration_seconds_count', { error_type: 'RangeError' })).toBe(1);
     expect(text + server).not.toContain('sesame');
+  });
+
+  it('name what a handler threw by its class on both sides, known there or not, and failures by their code', async () => {
+    const [first, second] = await pair();
+    measureCalls(first);
+    measureCalls(second);
+    await first.run(async () => {
+      for (const what of ['own', 'registered', 'hop', 'wrapped', 'text', 'code'])
+        await rpcSync('w1', fails, [what]).catch(() => undefined);
+      await rpcSync('w1', slow, [], { timeoutMs: 5 }).catch(() => undefined);
+    });
+    const outcomes = (all: readonly Histogram[], method: string): (readonly [string, number])[] =>
+      all.filter((each) => each.method === method).map(({ error, count }) => [error, count] as const);
+    const expected = [
+      ['OutOfTea', 2], // once from a hop further
+      ['OutOfMilk', 2],
+      ['string', 1],
+      ['not-found', 1],
+    ];
+    expect(outcomes(measureCalls(first).client, 'metrics.test/fails')).toEqual(expected);
+    expect(outcomes(measureCalls(second).server, 'metrics.test/fails')).toEqual(expected);
+    expect(outcomes(measureCalls(first).client, 'metrics.test/slow')).toEqual([['deadline-exceeded', 1]]);
   });
 
   it('show what is open while it is open', async () => {
@@ -195,7 +232,13 @@ describe('histograms', () => {
     expect(all.client.length).toBeLessThanOrEqual(1_001);
     expect(all.client.find(({ method }) => method === 'other')?.count).toBe(501);
     for (let i = 0; i < 100; i++) call('f', 0.001, Object.assign(new Error('x'), { name: `Own${i}` }));
-    expect(all.client.filter(({ method }) => method === 'f').length).toBeLessThanOrEqual(33);
+    const outcomes = all.client.filter(({ method }) => method === 'f');
+    // Success, thirty-two classes, and the others together.
+    expect(outcomes).toHaveLength(34);
+    expect(outcomes.find(({ error }) => error === 'other')?.count).toBe(68);
+    // No number of classes that a peer throws hides what the system says.
+    call('f', 0.001, new RpcError('peer-died', 'x'));
+    expect(all.client.find(({ error }) => error === 'peer-died')?.count).toBe(1);
   });
 });
 

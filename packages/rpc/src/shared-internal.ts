@@ -51,7 +51,8 @@ export { checkTensorsServed, invokeServed, served, servedClassOf } from './agent
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './server/inbound-call.ts';
 export { plainJson, plainText } from './base/plain-text.ts';
-export { errorName, type RecentCall } from './inspection/call-log.ts';
+export { errorName } from './base/error-name.ts';
+export { type RecentCall } from './inspection/call-log.ts';
 export { MAX_METHODS } from './inspection/limits.ts';
 export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';
 export type { Observers } from './base/call-observers.ts';

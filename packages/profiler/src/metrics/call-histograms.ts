@@ -1,12 +1,6 @@
 /** @file How long calls take, in buckets, by function and outcome. */
-import {
-  errorName,
-  MAX_METHODS,
-  type CallObserver,
-  type ObservedCall,
-  type ObservedHandler,
-} from '@backwire/rpc/internal';
-import { MAX_OUTCOMES } from '../limits.ts';
+import { errorName, type CallObserver, type ObservedCall, type ObservedHandler } from '@backwire/rpc/internal';
+import { OTHER, Outcomes, type Counted } from './outcomes.ts';
 
 /** The upper bounds of the buckets, in seconds: from a call inside a host to one that waits for its time limit. */
 export const BUCKETS: readonly number[] = [
@@ -14,14 +8,8 @@ export const BUCKETS: readonly number[] = [
   10, 30, 60,
 ];
 
-/** What functions beyond the bound are counted as. */
-const OTHER = 'other';
-
 /** The times of the calls of one function that ended one way. */
-export interface Histogram {
-  readonly method: string;
-  /** The code or class of the failure; '' for success. */
-  readonly error: string;
+export interface Histogram extends Counted {
   /** Calls by bucket, not added up; the last is for those longer than all bounds. */
   readonly counts: readonly number[];
   readonly count: number;
@@ -34,18 +22,17 @@ interface Open extends Histogram {
   sumSeconds: number;
 }
 
-/** Histograms of one side. Bounded: so many functions, and so many outcomes of each, are kept apart. */
+/** Histograms of one side, as many as there are outcomes. */
 class Side {
+  private readonly outcomes = new Outcomes();
   private readonly byMethod = new Map<string, Map<string, Open>>();
 
   add(method: string, error: string, seconds: number): void {
-    const { outcomes, name } = this.outcomesOf(method);
-    let found = outcomes.get(error);
-    if (found === undefined) {
-      const kept = outcomes.size < MAX_OUTCOMES ? error : OTHER;
-      found = outcomes.get(kept) ?? open(name, kept);
-      outcomes.set(kept, found);
-    }
+    const counted = this.outcomes.of(method, error);
+    let ofMethod = this.byMethod.get(counted.method);
+    if (ofMethod === undefined) this.byMethod.set(counted.method, (ofMethod = new Map<string, Open>()));
+    let found = ofMethod.get(counted.error);
+    if (found === undefined) ofMethod.set(counted.error, (found = open(counted)));
     found.count++;
     found.sumSeconds += seconds;
     const bucket = bucketOf(seconds);
@@ -54,15 +41,6 @@ class Side {
 
   all(): Histogram[] {
     return [...this.byMethod.values()].flatMap((outcomes) => [...outcomes.values()]);
-  }
-
-  private outcomesOf(method: string): { outcomes: Map<string, Open>; name: string } {
-    const found = this.byMethod.get(method);
-    if (found !== undefined) return { outcomes: found, name: method };
-    const name = this.byMethod.size < MAX_METHODS ? method : OTHER;
-    const outcomes = this.byMethod.get(name) ?? new Map<string, Open>();
-    this.byMethod.set(name, outcomes);
-    return { outcomes, name };
   }
 }
 
@@ -90,8 +68,8 @@ export class CallHistograms implements CallObserver {
   }
 }
 
-function open(method: string, error: string): Open {
-  return { method, error, counts: new Array<number>(BUCKETS.length + 1).fill(0), count: 0, sumSeconds: 0 };
+function open(counted: Counted): Open {
+  return { ...counted, counts: new Array<number>(BUCKETS.length + 1).fill(0), count: 0, sumSeconds: 0 };
 }
 
 function bucketOf(seconds: number): number {

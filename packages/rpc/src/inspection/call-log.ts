@@ -1,5 +1,5 @@
 /** @file The calls that ended lately, kept while somebody watches. */
-import { rpcInfo } from '../base/errors.ts';
+import { errorName } from '../base/error-name.ts';
 import { MAX_RECENT_CALLS, MAX_RECENT_PER_REPORT, MAX_TEXT } from './limits.ts';
 import type { CallObserver, ObservedCall } from '../base/observed-call.ts';
 
@@ -64,12 +64,4 @@ export class CallLog implements CallObserver {
   sums(peer: string): PeerCalls | undefined {
     return this.byPeer.get(peer);
   }
-}
-
-/** A word for a failure that tells nothing of the values involved. */
-export function errorName(error: unknown): string {
-  const info = rpcInfo(error);
-  if (info !== undefined && info.code !== 'remote-error') return info.code;
-  const { name } = error instanceof Error ? error : { name: typeof error };
-  return String(name).slice(0, MAX_TEXT);
 }

@@ -10,6 +10,7 @@ import {
   type ErrorProperties,
   type Room,
 } from './error-properties.ts';
+import { classNameOf, isRpcErrorName } from '../base/error-name.ts';
 import { bareText, errorTypeOf, isRpcErrorCode, RemoteError, RpcError, type Executed } from '../base/errors.ts';
 import {
   MAX_CAUSE_TEXT,
@@ -66,7 +67,7 @@ function describe(thrown: unknown, room: Room, maxText: number, seen: Set<unknow
     ...shared,
     code: ofSystem ? error.code : 'remote-error',
     message: textIn(() => error.message).slice(0, maxText),
-    name: textIn(() => className(error)) || 'Error',
+    name: textIn(() => classNameOf(error)) || 'Error',
     stack: textIn(() => error.stack).slice(0, Math.min(maxText, MAX_REMOTE_STACK)),
     details: detailsOf(error),
     properties: propertiesOf(
@@ -126,10 +127,6 @@ export function decodeFailure(bytes: Uint8Array, from: WorkerInfo): Error {
   return remote;
 }
 
-function isRpcErrorName(name: string): boolean {
-  return name === 'RpcError' || name === 'RemoteError';
-}
-
 /** An error of the system, or of a handler further on, that a handler threw: of the class, code and text that it had there. */
 function passedOn(plain: errorProto.Error, properties: ErrorProperties, peer: WorkerInfo, cause: unknown): RpcError {
   const fields = { executed: 'yes', retryable: false, peer, ...(cause === undefined ? {} : { cause }) } as const;
@@ -185,13 +182,6 @@ function rebuild(
       Object.defineProperty(error, 'cause', { value: cause, writable: true, configurable: true });
     return error;
   });
-}
-
-/** `error.name` is inherited unless a class sets it; the class's own name says more. */
-function className(error: Error): string {
-  const ctor: unknown = error.constructor;
-  const name = typeof ctor === 'function' && ctor.name !== '' ? ctor.name : error.name;
-  return name === '' ? 'Error' : name;
 }
 
 const EMPTY: errorProto.Error = {
