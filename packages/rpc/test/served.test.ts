@@ -1,8 +1,15 @@
 /** @file What an agent serves: the list, what goes with a class, builtins, and the library's own functions that run what others define. */
 import { add, mul, nn, optim, rpcName } from '@backwire/tensor';
 import { describe, expect, it } from 'vitest';
-import { rpcClass, rpcFunction, systemFunction, type Kind } from '../src/base/definitions.ts';
-import { rpcInfo } from '../src/base/errors.ts';
+import {
+  remoteClass,
+  remoteFunction,
+  rpcClass,
+  rpcFunction,
+  systemFunction,
+  type Kind,
+} from '../src/base/definitions.ts';
+import { RpcError, rpcInfo } from '../src/base/errors.ts';
 import { MAX_NAME_ADVICE_A_SECOND } from '../src/base/limits.ts';
 import { Served } from '../src/base/served.ts';
 
@@ -34,6 +41,32 @@ function outcome(ask: () => unknown): string | undefined {
   }
 }
 const finds = (served: Served, name: string): string | undefined => outcome(() => served.find(name));
+
+it('no name has half of a surrogate pair: over the wire it would be another name', () => {
+  const named = (name: string): typeof Thing =>
+    class extends Thing {
+      static override readonly [rpcName] = name as never;
+    };
+  for (const [name, shown] of [
+    ['served/\ud800x', String.raw`"served/\ud800x"`],
+    ['\udc00', String.raw`"\udc00"`],
+    ['served/\ud83d', String.raw`"served/\ud83d"`],
+  ] as const)
+    for (const define of [
+      () => rpcFunction(name, () => 0),
+      () => rpcClass(named(name), { methods: [] }),
+      () => remoteFunction(name),
+      () => remoteClass(name),
+      () => serving([Object.defineProperty(() => 0, rpcName, { value: name }) as never]),
+    ])
+      expect(define).toThrow(
+        new RpcError(
+          'invalid-argument',
+          `a definition needs a name that is Unicode, got ${shown}: half of a surrogate pair cannot be sent`,
+        ),
+      );
+  expect(rpcFunction('served/😀', () => 0)[rpcName]).toBe('served/😀');
+});
 
 it('names of its own are taken only where it is loaded twice, and that is said', () => {
   expect(() => systemFunction('served/system', () => 1)).toThrow(

@@ -76,6 +76,8 @@ const CLASS_OPTIONS: ReadonlySet<string> = new Set(['methods', 'statics', 'scope
 const HIDDEN: ReadonlySet<string> = new Set(['then', 'toJSON']);
 /** The longest name; it also bounds what a peer may ask for. */
 const MAX_NAME_LENGTH = 512;
+/** Has no UTF-8: names with different ones would be one name on the way. */
+const HALF_PAIR = /\p{Surrogate}/u;
 
 /**
  * Lets peers call `fn` under `name`, and returns `fn` itself, which now carries the name.
@@ -84,7 +86,8 @@ const MAX_NAME_LENGTH = 512;
  * @param name what peers call it by; the same on all workers, and one body a process
  * @param fn the body; what it gives or resolves with travels back, a generator is called with `rpcStream`
  * @param options `scope`: whether a call's arguments and temporaries are freed at its end; false by default
- * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name.
+ * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name; 'invalid-argument' for
+ * a name that is empty, longer than 512 characters, or no Unicode (half of a surrogate pair).
  * @example
  * ```ts workers=worker1
  * const norm = rpcFunction('example/norm', (x: Tensor) => x.norm().item());
@@ -369,7 +372,13 @@ function describe(body: AnyFn): string {
 }
 
 function checkName(name: unknown): string {
-  if (typeof name === 'string' && name.length > 0 && name.length <= MAX_NAME_LENGTH) return name;
+  if (typeof name === 'string' && name.length > 0 && name.length <= MAX_NAME_LENGTH) {
+    if (!HALF_PAIR.test(name)) return name;
+    const shown = JSON.stringify(name);
+    throw invalidArgument(
+      `a definition needs a name that is Unicode, got ${shown}: half of a surrogate pair cannot be sent`,
+    );
+  }
   throw invalidArgument(
     `a definition needs a name of 1 to ${MAX_NAME_LENGTH} characters, got ${show(name)}${typeof name === 'function' ? ": rpcFunction('name', fn)" : ''}`,
   );
