@@ -64,6 +64,67 @@ describe('an offset', () => {
     }
   });
 
+  it('is not believed of an answer that took longer than the question was away', () => {
+    // Half an hour of work in an answer that was here after 100 µs: the clock is broken, or the worker lies. It was the surest of all.
+    const impossible = { sentUs: 1_000, otherUs: 5_000, otherEndUs: 1.8e9, receivedUs: 1_100 };
+    const backwards = { sentUs: 1_000, otherUs: 5_000, otherEndUs: 4_000, receivedUs: 1_100 };
+    const endless = { sentUs: 1_000, otherUs: 1e308, otherEndUs: Infinity, receivedUs: 1_100 };
+    for (const sample of [impossible, backwards, endless]) {
+      const book = new ClockBook<string>();
+      expect(book.add('w1', sample)).toBeUndefined();
+      expect(book.at('w1', 2_000)).toBeUndefined();
+      book.add('w1', { sentUs: 2_000, otherUs: 7_010, receivedUs: 2_020 });
+      expect(book.add('w1', sample)?.at(2_020).offsetUs).toBe(5_000);
+    }
+    // A little is what rounding and drift do.
+    const book = new ClockBook<string>();
+    const now = 1_760_000_000_000_000;
+    expect(
+      book.add('w1', { sentUs: now, otherUs: now, otherEndUs: now + 100.25, receivedUs: now + 100 }),
+    ).toBeDefined();
+  });
+
+  it('is given up when an answer says that it cannot be any more: a clock was set, or another machine has the name', () => {
+    const book = new ClockBook<string>();
+    const before = book.add('w1', { sentUs: 0, otherUs: 105, receivedUs: 10 });
+    // An hour later, and by a slow answer, which alone would never replace so sure an estimate.
+    const after = book.add('w1', { sentUs: 1e6, otherUs: 3.6e9 + 1e6 + 400, receivedUs: 1e6 + 1_000 });
+    expect(after?.at(1e6 + 1_000).offsetUs).toBeCloseTo(3.6e9 - 100, 0);
+    expect(after?.at(1e6 + 1_000).errorUs).toBeCloseTo(500, 0);
+    // What happened before is still by the clock of then.
+    expect(before?.at(10).offsetUs).toBe(100);
+    // A slow answer that does not contradict changes nothing.
+    book.add('w1', { sentUs: 2e6, otherUs: 3.6e9 + 2e6 + 3_000, receivedUs: 2e6 + 20_000 });
+    expect(book.at('w1', 2e6)?.offsetUs).toBeCloseTo(3.6e9 - 100, 0);
+  });
+
+  it('is within its error again after the first answer, whenever and however far the other clock is set', () => {
+    const next = random(23);
+    for (let round = 0; round < 300; round++) {
+      let skew = (next() - 0.5) * 1e10;
+      const book = new ClockBook<string>();
+      let now = next() * 1e6;
+      for (let call = 0; call < 30; call++) {
+        if (next() < 0.2) skew += (next() - 0.5) * 10 ** (next() * 10);
+        const sentUs = now;
+        const reached = sentUs + next() ** 4 * 50_000;
+        const left = reached + next() * 20_000;
+        now = left + next() ** 4 * 50_000;
+        // From time to time one that cannot be.
+        if (next() < 0.1)
+          book.add('w1', { sentUs, otherUs: reached - skew, otherEndUs: left - skew + 1e6, receivedUs: now });
+        const known = book
+          .add('w1', { sentUs, otherUs: reached + skew, otherEndUs: left + skew, receivedUs: now })
+          ?.at(now);
+        // Two answers that do not contradict each other may both be of before and after: then both errors hold it together.
+        expect(Math.abs((known?.offsetUs ?? Infinity) - skew)).toBeLessThanOrEqual(
+          (known?.errorUs ?? 0) + (now - sentUs) + 2,
+        );
+        now += next() * 1e7;
+      }
+    }
+  });
+
   it('gets less sure with age, until a new answer says more', () => {
     const book = new ClockBook<string>();
     book.add('w1', { sentUs: 0, otherUs: 105, receivedUs: 10 });
@@ -208,6 +269,20 @@ describe('a profile over clocks that differ', () => {
       1: { offsetUs: 0, errorUs: null },
     });
     expect(bars(merged).map(({ ts }) => ts)).toEqual([10, 10]);
+  });
+
+  it('does not trust an error that is below nothing', () => {
+    const bar = { ph: 'X', name: 'x', cat: 'op', pid: 0, tid: 0, ts: 10, dur: 1 };
+    const workers = {
+      1: { offsetUs: 5, errorUs: -1 },
+      1.5: { offsetUs: 5, errorUs: 1 },
+      x: { offsetUs: 5, errorUs: 1 },
+    };
+    const trace = { traceEvents: [bar, { ...bar, pid: 1 }], otherData: { backwire: { reference: 0, workers } } };
+    expect(mergeChromeTraces([trace]).otherData?.backwire.workers).toEqual({
+      0: { offsetUs: 0, errorUs: 0 },
+      1: { offsetUs: 0, errorUs: null },
+    });
   });
 
   it('does not trust what a trace says of itself further than it is numbers', () => {

@@ -21,6 +21,8 @@ export interface ClockOffset {
 
 /** How much two clocks may part, in microseconds a microsecond: twice what cheap quartz does. */
 const MAX_DRIFT = 1e-4;
+/** What times since the epoch are rounded to, four of them in a sample, in microseconds. */
+const ROUNDING_US = 1;
 
 /** The offset of one sample: the ways there and back took what the other did not, and either may have taken all of it. */
 function offsetOf(sample: ClockSample): ClockOffset {
@@ -30,6 +32,16 @@ function offsetOf(sample: ClockSample): ClockOffset {
     offsetUs: (sample.otherUs - sample.sentUs + (otherEndUs - sample.receivedUs)) / 2,
     errorUs: Math.max(onTheWay, 0) / 2,
   };
+}
+
+/**
+ * Whether a sample can be: the other had the question for some time, and for no longer than it was away. What breaks this says nothing of
+ * the clock, and would pass for an answer that took no time at all.
+ */
+function isPossible(sample: ClockSample): boolean {
+  const awayUs = sample.receivedUs - sample.sentUs;
+  const handledUs = (sample.otherEndUs ?? sample.otherUs) - sample.otherUs;
+  return handledUs >= 0 && handledUs <= awayUs + awayUs * MAX_DRIFT + ROUNDING_US;
 }
 
 /**
@@ -64,6 +76,13 @@ export class ClockEstimate {
     this.atUs = sample.receivedUs;
   }
 
+  /** Whether a sample cannot be of the clock that is known: then that was set since, or is another one. */
+  isContradictedBy(sample: ClockSample): boolean {
+    const { offsetUs, errorUs } = drifting(sample);
+    const known = this.at(sample.receivedUs);
+    return Math.abs(offsetUs - known.offsetUs) > errorUs + known.errorUs + ROUNDING_US;
+  }
+
   /** What is known now of that clock as it was, or will be, at `us` of ours. */
   at(us: number): ClockOffset {
     const { offsetUs, errorUs } = this.best;
@@ -81,12 +100,20 @@ function drifting(sample: ClockSample): ClockOffset {
 export class ClockBook<K> {
   private readonly known = new Map<K, ClockEstimate>();
 
-  /** Takes a sample in, and gives what goes on being learnt of that clock. Bounded by the number of workers. */
-  add(worker: K, sample: ClockSample): ClockEstimate {
-    let found = this.known.get(worker);
-    if (found === undefined) this.known.set(worker, (found = new ClockEstimate(sample)));
-    else found.add(sample);
-    return found;
+  /**
+   * Takes a sample in, and gives what goes on being learnt of that clock; undefined while nothing is known, for a sample that cannot be.
+   * One that contradicts what is known begins anew: who holds the earlier estimate goes on with that. Bounded by the number of workers.
+   */
+  add(worker: K, sample: ClockSample): ClockEstimate | undefined {
+    const found = this.known.get(worker);
+    if (!isPossible(sample)) return found;
+    if (found !== undefined && !found.isContradictedBy(sample)) {
+      found.add(sample);
+      return found;
+    }
+    const anew = new ClockEstimate(sample);
+    this.known.set(worker, anew);
+    return anew;
   }
 
   /** What is known of a worker's clock at `nowUs` of ours. */

@@ -124,8 +124,10 @@ function clocksIn({ otherData }: Trace): { readonly reference: number; readonly 
   const links: ClockLink[] = [];
   for (const [id, offset] of Object.entries(found.workers as Record<string, unknown>)) {
     const { offsetUs, errorUs } = (offset ?? {}) as { offsetUs?: unknown; errorUs?: unknown };
-    if (Number(id) === from || !Number.isFinite(offsetUs) || !Number.isFinite(errorUs)) continue;
-    links.push({ from, to: Number(id), offsetUs: offsetUs as number, errorUs: errorUs as number });
+    const to = Number(id);
+    if (to === from || !Number.isInteger(to) || !Number.isFinite(offsetUs) || !Number.isFinite(errorUs)) continue;
+    // An error below nothing would make every way over it the surest.
+    if ((errorUs as number) >= 0) links.push({ from, to, offsetUs: offsetUs as number, errorUs: errorUs as number });
   }
   return { reference: from, links };
 }

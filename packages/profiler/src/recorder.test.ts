@@ -164,6 +164,57 @@ describe('remote events of a clock that gets better known', () => {
   });
 });
 
+describe('remote events of a clock that is set in between', () => {
+  it('are each placed by the clock of its time, and the error that is told holds for all', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    const book = new ClockBook<string>();
+    const truth: number[] = [];
+    for (const skewUs of [5_000_000, 5_000_000, -3_600_000_000]) {
+      for (const thereUs of [2_000, 60]) {
+        const index = r.begin('rpc', 'k', -1);
+        const sentUs = clock.us;
+        clock.us += thereUs;
+        truth.push(clock.us - 1_000);
+        const otherUs = clock.us + skewUs;
+        clock.us += 60;
+        const sample = { sentUs, otherUs, otherEndUs: otherUs + 10, receivedUs: clock.us };
+        const remote = { node: 1, handledUs: 10, startedUs: otherUs, dropped: 0, events: [] };
+        r.mergeRemote(index, remote, book.add('w1', sample));
+        r.end(index);
+        clock.us += 1_000;
+      }
+    }
+    const handlers = r.finish().filter(({ kind }) => kind === 'handler');
+    // Not in the middle of a call whose way there took a hundred times as long as the way back.
+    handlers.forEach(({ startUs }, i) => expect(Math.abs(startUs - (truth[i] ?? 0))).toBeLessThanOrEqual(60));
+    const { offsetUs = 0, errorUs = 0 } = r.clocks.get(1) ?? {};
+    for (const skewUs of [5_000_000, -3_600_000_000]) expect(Math.abs(offsetUs - skewUs)).toBeLessThanOrEqual(errorUs);
+  });
+});
+
+describe('remote events that say what cannot be', () => {
+  it('stay inside of their call, whatever times they name', () => {
+    for (const [startUs, durationUs] of [
+      [-1e300, 5],
+      [1e308, 1e308],
+      [10, 1e9],
+      [-50, 20],
+    ] as const) {
+      const clock = new Clock();
+      const r = recorder(clock);
+      const call = r.begin('rpc', 'k', -1);
+      clock.us += 100;
+      r.mergeRemote(call, { node: 1, handledUs: 60, dropped: 0, events: [op('x', startUs, durationUs)] });
+      r.end(call);
+      const [, handler, inside] = r.finish();
+      expect(inside?.startUs).toBeGreaterThanOrEqual(handler?.startUs ?? Infinity);
+      expect(inside?.durationUs).toBeGreaterThanOrEqual(0);
+      expect((inside?.startUs ?? Infinity) + (inside?.durationUs ?? 0)).toBeLessThanOrEqual(80);
+    }
+  });
+});
+
 describe('a recorder inside another', () => {
   it('leaves it its events, its clocks and its losses', () => {
     const clock = new Clock();

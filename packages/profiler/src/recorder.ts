@@ -167,8 +167,7 @@ export class Recorder {
         node: event.node,
         isRemote: true,
         parent: base + 1 + event.parent,
-        startUs: anchor + event.startUs,
-        durationUs: event.durationUs,
+        ...within(event, anchor, handledUs),
         ...(event.shapes === undefined ? {} : { shapes: event.shapes }),
         ...(event.bytes === undefined ? {} : { bytes: event.bytes }),
         memoryBefore: 0,
@@ -219,9 +218,14 @@ export class Recorder {
     const beganUs = this.epochUs(caller.startUs);
     const known = [clock.at(beganUs), clock.at(beganUs + slackUs + handler.durationUs)] as const;
     const { offsetUs } = known[0];
-    // The error that is told holds for every event: it is that of the one furthest from when the clocks were compared.
-    const before = this.clocks.get(node)?.errorUs ?? 0;
-    this.clocks.set(node, { offsetUs, errorUs: Math.max(before, known[0].errorUs, known[1].errorUs) });
+    // The error that is told holds for every event: it is that of the one furthest from when the clocks were compared, and where the
+    // clock was set in between, what it was set by comes on top.
+    const before = this.clocks.get(node) ?? { offsetUs, errorUs: 0 };
+    const setByUs = Math.abs(offsetUs - before.offsetUs);
+    this.clocks.set(node, {
+      offsetUs,
+      errorUs: Math.max(before.errorUs + setByUs, known[0].errorUs, known[1].errorUs),
+    });
     const wished = startedUs - offsetUs - this.epochUs(0);
     const laterUs = Math.min(Math.max(wished, caller.startUs), caller.startUs + slackUs) - handler.startUs;
     for (let index = first; index < first + count; index++) {
@@ -242,6 +246,16 @@ export class Recorder {
 function there({ base, limit, parent }: Heir, index: number): number {
   if (index < 0) return parent;
   return index < limit ? base + index : NO_EVENT;
+}
+
+/** The event from `anchor` on, inside of the `lengthUs` that its handler took, whatever another worker says of it. */
+function within(
+  { startUs, durationUs }: RecordedEvent,
+  anchor: number,
+  lengthUs: number,
+): Pick<RecordedEvent, 'startUs' | 'durationUs'> {
+  const from = Math.min(Math.max(startUs, 0), lengthUs);
+  return { startUs: anchor + from, durationUs: Math.min(Math.max(startUs + durationUs, from), lengthUs) - from };
 }
 
 function clip(name: string): string {
