@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +11,9 @@ const [THREADS, ROWS, COLUMNS] = [2, 4_000, 1_000];
 const folder = mkdtempSync(join(tmpdir(), 'threads-')); // where they meet
 const group = { worldSize: THREADS + 1, store: pathToFileURL(folder).href };
 
-for (let rank = 1; rank <= THREADS; rank++) startThread(new URL('thread.ts', import.meta.url), { ...group, rank });
+const ended = Array.from({ length: THREADS }, (_, i) =>
+  once(startThread(new URL('thread.ts', import.meta.url), { ...group, rank: i + 1 }), 'exit'),
+);
 await initRpc({ name: 'main', rank: 0, ...group, transports: ['port'] });
 
 // A tensor over shared memory goes to the other threads as it is; any other one is copied.
@@ -24,6 +27,7 @@ const parts = await Promise.all(
 );
 for (const part of parts) console.log(part.shape, part.select(0, 0).item().toFixed(2)); // [ 2000 ] 63.25
 await shutdown();
+await Promise.all(ended); // until then the threads take leave of each other, in the folder
 rmSync(folder, { recursive: true });
 
 /** Node 22.18 and newer runs TypeScript in threads by itself: `new Worker(url, { workerData })`. Before that tsx does. */
