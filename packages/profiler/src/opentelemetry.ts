@@ -1,12 +1,19 @@
 /** @file Spans and metrics of calls for OpenTelemetry, by its semantic conventions for RPC; the trace goes with the call. */
 import type * as Otel from '@opentelemetry/api';
-import type { Extension, ExtensionSession, Incoming, Outgoing, WorkerInfo } from '@backwire/rpc';
+import {
+  RpcError,
+  type Extension,
+  type ExtensionSession,
+  type Incoming,
+  type Outgoing,
+  type WorkerInfo,
+} from '@backwire/rpc';
 import {
   optionNames,
   refuseUnknown,
   errorName,
-  handledMethod,
   incomingTrace,
+  methodHandledHere,
   missingPackage,
   withTrace,
   type AgentMetrics,
@@ -76,6 +83,10 @@ class TelemetrySession implements ExtensionSession {
   private readonly asked = new Outcomes();
   private readonly served = new Outcomes();
   private readonly unwatch: () => void;
+  /** What ends the reading of each gauge. */
+  private readonly gauges: (() => void)[] = [];
+  /** The spans of handlers that are not over, and what says what they handle. */
+  private readonly running = new Map<Otel.Span, () => string | undefined>();
 
   constructor(host: ExtensionHost, api: typeof Otel, options: OpenTelemetryOptions) {
     this.host = host;
@@ -96,22 +107,23 @@ class TelemetrySession implements ExtensionSession {
     const { label } = call;
     if (label === undefined) return call;
     const { api } = this;
-    const attributes = this.attributes(label.name, call.to);
+    const attributes = { ...this.attributes(call.to), 'rpc.method': label.name };
     const span = this.tracer.startSpan(label.name, { kind: api.SpanKind.CLIENT, attributes });
     const began = performance.now();
-    const context = formatTrace(span.spanContext());
-    const known = this.host.extensionsOf(call.to).has(OPEN_TELEMETRY);
     const settled = ({ error }: { readonly error?: unknown }): void => {
       const counted = this.asked.of(label.name, error === undefined ? '' : errorName(error));
       this.clientTime.record((performance.now() - began) / 1000, { ...attributes, ...outcomeOf(counted) });
       this.end(span, error);
     };
-    if (label.kind === 'oneway') settled({});
-    return {
-      ...call,
-      message: known && context !== undefined ? withTrace(call.message, context) : call.message,
-      ...(label.kind === 'oneway' ? {} : { settled }),
-    };
+    const context = formatTrace(span.spanContext());
+    if (context === undefined || !this.host.extensionsOf(call.to).has(OPEN_TELEMETRY)) return { ...call, settled };
+    try {
+      // Here the arguments are encoded, which may not be possible.
+      return { ...call, message: withTrace(call.message, context), settled };
+    } catch (error) {
+      settled({ error });
+      throw error;
+    }
   }
 
   /** Runs the handler in a span of its own, whose parent is the caller's. */
@@ -121,57 +133,63 @@ class TelemetrySession implements ExtensionSession {
     const parent =
       remote === undefined ? api.ROOT_CONTEXT : api.trace.setSpanContext(api.ROOT_CONTEXT, traceOf(api, remote));
     // What is called is known once the call is unwrapped; spans take a name until they end.
-    const span = this.tracer.startSpan(
-      'rpc',
-      { kind: api.SpanKind.SERVER, attributes: this.servedAttributes('', call.from) },
-      parent,
-    );
+    const attributes = this.servedAttributes(call.from);
+    const span = this.tracer.startSpan('rpc', { kind: api.SpanKind.SERVER, attributes }, parent);
+    this.running.set(span, methodHandledHere());
     try {
       const reply = await api.context.with(api.trace.setSpan(parent, span), () => next(call));
-      this.name(span);
-      this.end(span, undefined);
+      this.handlerOver(span, undefined);
       return reply;
     } catch (error) {
-      this.name(span);
-      this.end(span, error);
+      this.handlerOver(span, error);
       throw error;
     }
   }
 
+  /** Handlers that are still running, some of them for good, are not followed beyond the agent's end. */
   close(): void {
     this.unwatch();
+    for (const stop of this.gauges) stop();
+    for (const span of [...this.running.keys()])
+      this.handlerOver(span, new RpcError('unavailable', `worker '${this.host.self.name}' has shut down`));
   }
 
-  private name(span: Otel.Span): void {
-    const method = handledMethod();
-    if (method === undefined) return;
-    span.updateName(method);
-    span.setAttribute('rpc.method', method);
+  private handlerOver(span: Otel.Span, error: unknown): void {
+    const method = this.running.get(span)?.();
+    if (!this.running.delete(span)) return;
+    if (method !== undefined) {
+      span.updateName(method);
+      span.setAttribute('rpc.method', method);
+    }
+    this.end(span, error);
   }
 
   private handled(call: ObservedHandler, error: unknown): void {
     const counted = this.served.of(call.definition?.name ?? OTHER, error === undefined ? '' : errorName(error));
-    const attributes = { ...this.servedAttributes(counted.method, call.peer.worker), ...outcomeOf(counted) };
+    const attributes = { ...this.servedAttributes(call.peer.worker), ...outcomeOf(counted) };
     this.serverTime.record((performance.now() - call.arrivedAt) / 1000, attributes);
   }
 
-  /** Our own numbers, read when somebody collects. */
+  /** Our own numbers, read when somebody collects; there may be several agents in a process. */
   private observe(meter: Otel.Meter): void {
+    const whose = { 'backwire.worker': this.host.self.name, 'backwire.group': this.host.group };
     for (const { name, unit, description, read } of GAUGES) {
-      meter
-        .createObservableGauge(name, { unit, description })
-        .addCallback((result) => result.observe(read(this.host.metrics() as AgentMetrics)));
+      const gauge = meter.createObservableGauge(name, { unit, description });
+      const callback = (result: Otel.ObservableResult): void =>
+        result.observe(read(this.host.metrics() as AgentMetrics), whose);
+      gauge.addCallback(callback);
+      this.gauges.push(() => gauge.removeCallback(callback));
     }
   }
 
-  /** Of a call to `server`. */
-  private attributes(method: string, server: WorkerInfo): Otel.Attributes {
-    return { 'rpc.system.name': SYSTEM, 'rpc.method': method, 'server.address': server.name };
+  /** Of a call that `server` handles. */
+  private attributes(server: WorkerInfo): Otel.Attributes {
+    return { 'rpc.system.name': SYSTEM, 'server.address': server.name };
   }
 
   /** Of a call that `client` makes here. */
-  private servedAttributes(method: string, client: WorkerInfo): Otel.Attributes {
-    return { ...this.attributes(method, this.host.self), 'client.address': client.name };
+  private servedAttributes(client: WorkerInfo): Otel.Attributes {
+    return { ...this.attributes(this.host.self), 'client.address': client.name };
   }
 
   private end(span: Otel.Span, error: unknown): void {

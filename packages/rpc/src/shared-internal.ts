@@ -58,7 +58,7 @@ export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';
 export type { Observers } from './base/call-observers.ts';
 export type { CallObserver, ObservedCall, ObservedHandler } from './base/observed-call.ts';
 export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection/report.ts';
-export { handledMethod, incomingTrace, withTrace } from './inspection/trace.ts';
+export { handledMethod, incomingTrace, methodHandledHere, withTrace } from './inspection/trace.ts';
 export { unwatchAbort, watchAbort } from './base/abort-signals.ts';
 export { DECISIONS_PER_EPOCH } from './protocol/membership.ts';
 export type { CallCollectives, CallMaker, CallMembers, CallingAgent } from './agent/calling-agent.ts';

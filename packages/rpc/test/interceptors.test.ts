@@ -48,6 +48,35 @@ describe('hooks of a user', () => {
     expect((await other(() => rpcSync('w1', sum, [tensor([1, 2]), 1]))).toArray()).toEqual([11, 21]);
   });
 
+  it('that follow a call hear of its end once, also where a hook behind them throws', async () => {
+    const heard: unknown[] = [];
+    const follows: Extension = {
+      name: 'follows',
+      attach: () => ({
+        request: (call) => ({ ...call, settled: ({ error }: { error?: unknown }) => heard.push(error) }),
+      }),
+    };
+    const refusal = new RangeError('not this one');
+    const throws: Extension = {
+      name: 'throws',
+      attach: () => ({
+        request: (call) => {
+          if (call.label?.name === 'interceptors/sum') throw refusal;
+          return { ...call, message: { ...call.message } };
+        },
+      }),
+    };
+    cluster = await startCluster(2, { extensions: [follows, throws] });
+    const caller = cluster.at(0);
+    await expect(caller.run(() => rpcSync('w1', sum, [tensor([1]), 1]))).rejects.toBe(refusal);
+    expect(heard).toEqual([refusal]);
+    // Arguments are encoded when a hook looks at them.
+    await expect(caller.run(() => rpcSync('w1', ignore, [[() => 1]]))).rejects.toThrow('cannot send a function');
+    expect(heard).toEqual([refusal, expect.any(TypeError)]);
+    await caller.run(() => rpcSync('w1', ignore, [[]]));
+    expect(heard.slice(2)).toEqual([undefined]);
+  });
+
   it.each([
     ['plain calls', {}],
     ['calls that are served', { serve: (call, next) => next(call) } satisfies ExtensionSession],

@@ -99,15 +99,25 @@ export class ExtensionChain {
     return this.messages.has(type);
   }
 
-  /** Runs the request hooks; ambient state is the caller's. What is returned last says what is sent. */
+  /**
+   * Runs the request hooks; ambient state is the caller's. What is returned last says what is sent.
+   * @throws what a hook throws; those before it, which follow the call, are told.
+   */
   request(call: Outgoing): Outgoing {
-    let current = call;
+    let current: Followed = call;
     const record = ambient();
-    for (const { session } of this.requestHooks) {
-      if (session.requestsWhile !== undefined && record[session.requestsWhile] === undefined) continue;
-      const next = session.request?.(current) ?? current;
-      if (next === current) continue;
-      current = follow(inherit(next, current.message), current);
+    try {
+      for (const { session } of this.requestHooks) {
+        if (session.requestsWhile !== undefined && record[session.requestsWhile] === undefined) continue;
+        const before = current;
+        const next = session.request?.(before) ?? before;
+        if (next === before) continue;
+        current = follow(next, before);
+        current = inherit(current, before.message);
+      }
+    } catch (error) {
+      current.settled?.({ error });
+      throw error;
     }
     return current;
   }

@@ -15,6 +15,12 @@ export function handledMethod(): string | undefined {
   return call instanceof InboundCall ? call.definition?.name : undefined;
 }
 
+/** What says the name of what is called by the call being handled here, later and elsewhere, too. */
+export function methodHandledHere(): () => string | undefined {
+  const { call } = ambient();
+  return () => (call instanceof InboundCall ? call.definition?.name : undefined);
+}
+
 /** The trace context that came with the call being handled here; undefined outside of a handler, and without one. */
 export function incomingTrace(): Uint8Array | undefined {
   const { call } = ambient();
