@@ -25,6 +25,20 @@ it('the learner answers when everybody who plays has asked', async () => {
   for (const action of await Promise.all(asked)) expect([0, 1]).toContain(action);
 });
 
+it('the learner goes on with those who are left when an actor has died', async () => {
+  const learner = new Learner(3);
+  const state = tensor([0, 0, 0, 0]);
+  const round = (actors: readonly number[]): Promise<number[]> =>
+    Promise.all(actors.map((actor) => learner.act(actor, state)));
+  await round([0, 1, 2]);
+  const asked = round([0, 1]);
+  learner.ended(); // of the third, which is gone
+  await asked;
+  for (const _ of [0, 1]) learner.ended();
+  learner.learn(2);
+  expect(await round([0, 1])).toHaveLength(2);
+}, 5_000);
+
 it('the learner gets better at a game in which it ought to push right', async () => {
   const learner = new Learner(1);
   const state = tensor([0.1, 0, 0, 0]);
@@ -34,7 +48,7 @@ it('the learner gets better at a game in which it ought to push right', async ()
     let steps = 0;
     while (steps < 20 && (await learner.act(0, state)) === 1) steps++;
     learner.ended();
-    learner.learn();
+    learner.learn(1);
     if (round >= 50) right += steps;
   }
   expect(right / 10).toBeGreaterThan(5);

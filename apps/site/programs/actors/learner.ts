@@ -11,14 +11,13 @@ export class Learner {
   static readonly [rpcName] = 'cart-pole/Learner';
   readonly #policy = new nn.Sequential(new nn.Linear(4, 64), new nn.ReLU(), new nn.Linear(64, 2));
   readonly #optimizer = new optim.Adam(this.#policy.parameters(), { lr: 0.01 });
-  readonly #actors: number;
   #playing: number;
   #waiting: Waiting[] = [];
   /** What each actor saw and did in this round. */
   #episodes = new Map<number, { state: Tensor; action: number }[]>();
 
   constructor(actors: number) {
-    this.#actors = this.#playing = actors;
+    this.#playing = actors;
   }
 
   /** The action for a state [4]. It is answered when all actors that still play have asked: one forward pass for all of them. */
@@ -36,7 +35,7 @@ export class Learner {
   }
 
   /** Learns from this round (REINFORCE), and begins the next one with `actors`. */
-  learn(): void {
+  learn(actors: number): void {
     const steps = [...this.#episodes.values()].flatMap((episode) =>
       episode.map(({ state, action }, i) => ({ state, action, left: (1 - 0.99 ** (episode.length - i)) / 0.01 })),
     );
@@ -54,7 +53,7 @@ export class Learner {
     loss.backward();
     this.#optimizer.step();
     this.#episodes.clear();
-    this.#playing = this.#actors;
+    this.#playing = actors;
   }
 
   #answer(): void {

@@ -12,7 +12,7 @@ if (rank === 0) {
   using shared = createRRef(learner);
   for (let round = 1; round <= 40; round++) {
     const steps = await Promise.all(actors.map(({ name, id }) => rpcAsync(name, play, [id, shared])));
-    learner.learn();
+    learner.learn(actors.length);
     const mean = steps.reduce((sum, each) => sum + each, 0) / steps.length;
     if (round % 10 === 0) console.log(`round ${round}: the poles stood ${mean.toFixed(0)} steps`);
   }
