@@ -31,6 +31,7 @@ const work = rpcFunction('cases/work', async (tag: string, ms: number) => {
   await delay(ms);
   within(`after ${tag}`, () => undefined);
 });
+const ready = rpcFunction('cases/ready', () => undefined);
 const throwsOwn = rpcFunction('cases/throwsOwn', (name: string): void => {
   throw new ({ [name]: class extends Error {} }[name] as ErrorConstructor)('sesame');
 });
@@ -48,7 +49,7 @@ const CASES: Readonly<Record<string, (agents: readonly RpcAgent[]) => Promise<un
     await rpcSync('w1', work, ['behind it', 1]);
   },
   'a function that is not there': () => rpcSync('w1', remoteFunction('cases/none'), []),
-  'a time limit': () => rpcSync('w1', work, ['x', 30], { timeoutMs: 10 }),
+  'a time limit': () => rpcSync('w1', work, ['x', 300], { timeoutMs: 100 }),
   'classes of errors': async () => {
     for (let i = 0; i < 40; i++) await rpcSync('w1', throwsOwn, [`Own${i}`]).catch(() => undefined);
   },
@@ -62,14 +63,14 @@ const CASES: Readonly<Record<string, (agents: readonly RpcAgent[]) => Promise<un
   'a callee that dies': async ([, callee]) => {
     const call = rpcSync('w1', never, []);
     call.catch(() => undefined);
-    await delay(20);
+    await delay(100);
     await callee?.shutdown({ graceful: false });
     await call;
   },
   'a caller that dies': async ([caller]) => {
-    const call = rpcSync('w1', work, ['x', 40]);
+    const call = rpcSync('w1', work, ['x', 200]);
     call.catch(() => undefined);
-    await delay(20);
+    await delay(100);
     await caller?.shutdown({ graceful: false });
     await call;
   },
@@ -91,6 +92,10 @@ for (const [name, run] of Object.entries(CASES)) {
     name === 'what nobody samples' ? new ParentBasedSampler({ root: new AlwaysOffSampler() }) : undefined,
   );
   const agents = await telemetry.group(2, `memory://${name.replaceAll(' ', '-')}`);
+  // So that no case waits for a connection.
+  await agents[0]?.run(() => rpcSync('w1', ready, []));
+  while (telemetry.open > 0) await delay(1);
+  telemetry.forget();
   const note = await agents[0]
     ?.run(async () => run(agents))
     .catch((error: unknown) => (error instanceof Error ? error.name : String(error)));

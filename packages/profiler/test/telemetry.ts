@@ -75,6 +75,13 @@ export class Telemetry {
     return this.exporter.getFinishedSpans().map(shown);
   }
 
+  /** Forgets what was told so far, when every span has ended. */
+  forget(): void {
+    this.exporter.reset();
+    this.begun = 0;
+    this.recorded.length = 0;
+  }
+
   /** Starts agents `w0`, `w1`, … that tell of their calls here. */
   async group(worldSize: number, store: string): Promise<readonly RpcAgent[]> {
     const { tracerProvider, meterProvider } = this;
