@@ -2,6 +2,7 @@
 import { runAtRoot } from '@backwire/tensor/internal';
 import { invalidArgument, RpcError } from '../base/errors.ts';
 import { deriveKey, toHex, type Keys } from '../security/keys.ts';
+import { asError } from './connection-parts.ts';
 import { settleDial } from './dialling.ts';
 import { UNPROTECTED, type Protection } from '../security/protection.ts';
 import type { Connection, DialOptions, Transport } from './transport.ts';
@@ -18,6 +19,8 @@ export const REFUSALS = Object.freeze({
   origin: 'backwire.refused.origin',
 } as const);
 export type Refusal = keyof typeof REFUSALS;
+/** How the package `ws` tells of an answer that refuses. The digits alone may be part of a port. */
+const REFUSED = /^Unexpected server response: 403$/;
 
 /** What a refusal means, for people on either side. */
 export const REFUSAL_TEXT: Readonly<Record<Refusal, string>> = Object.freeze({
@@ -75,7 +78,7 @@ export function dialWebSocket(options: WebSocketDial, endpoint: string, how: Dia
   ];
   return (options.client ?? ownClient)().then((Client) =>
     settleDial<Connection>(endpoint, how, (done, fail) => {
-      const socket = new Client(endpoint, protocols);
+      const socket = opened(Client, endpoint, protocols);
       socket.addEventListener('open', () => {
         const why = refusalIn(socket.protocol);
         if (why === undefined) done(new WebSocketConnection(socket, endpoint, protectionOf(endpoint)));
@@ -84,7 +87,7 @@ export function dialWebSocket(options: WebSocketDial, endpoint: string, how: Dia
       socket.addEventListener('error', (event) => {
         const cause = (event as { error?: Error }).error;
         const why = cause?.message ?? 'the WebSocket failed';
-        const code = why.includes('403') ? 'unauthenticated' : 'unavailable';
+        const code = REFUSED.test(why) ? 'unauthenticated' : 'unavailable';
         fail(new RpcError(code, `cannot connect to ${endpoint}: ${why}`, { cause }));
       });
       return (isFailed) => {
@@ -92,6 +95,17 @@ export function dialWebSocket(options: WebSocketDial, endpoint: string, how: Dia
       };
     }),
   );
+}
+
+/** @throws RpcError 'invalid-argument' for what is no address, or one that a page of this kind may not dial. */
+function opened(Client: WebSocketClass, endpoint: string, protocols: string[]): InstanceType<WebSocketClass> {
+  try {
+    return new Client(endpoint, protocols);
+  } catch (error) {
+    throw new RpcError('invalid-argument', `cannot connect to ${endpoint}: ${asError(error).message}`, {
+      cause: error,
+    });
+  }
 }
 
 /** What the subprotocol that a server chose says. */

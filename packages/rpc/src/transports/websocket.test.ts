@@ -1,13 +1,13 @@
 /** @file WebSockets: who may upgrade, and sockets that cannot be paused. */
 import { once } from 'node:events';
 import { get } from 'node:http';
-import { connect, Server, type Socket } from 'node:net';
+import { connect, Server, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
-import { WebSocket } from 'ws';
+import { WebSocket, WebSocketServer } from 'ws';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import type { Connection, Listener } from './transport.ts';
-import { REFUSALS } from './websocket-client.ts';
+import { dialWebSocket, REFUSALS, type WebSocketClass } from './websocket-client.ts';
 import { WebSocketConnection, type AnyWebSocket } from './websocket-connection.ts';
 import { webSocketToken, webSocketTransport } from './websocket.ts';
 
@@ -88,6 +88,65 @@ test('dialling with the wrong secret is refused in words', async () => {
   await expect(webSocketTransport({ group: 'g', keys }).dial('tcp://x:1')).rejects.toMatchObject({
     code: 'invalid-argument',
   });
+});
+
+test('a port with the digits 403 refuses nobody; what is no address is told so', async () => {
+  /** Fails as `ws` does where nobody listens. */
+  class Refusing extends EventTarget {
+    readonly bufferedAmount = 0;
+    binaryType = 'blob';
+    constructor(endpoint: string) {
+      super();
+      const error = new Error(`connect ECONNREFUSED ${new URL(endpoint).host}`);
+      setImmediate(() => this.dispatchEvent(Object.assign(new Event('error'), { error })));
+    }
+    send(): void {
+      throw new Error('it never opened');
+    }
+    close(): void {
+      // It never opened.
+    }
+  }
+  const client = (): Promise<WebSocketClass> => Promise.resolve(Refusing as unknown as WebSocketClass);
+  await expect(dialWebSocket({ group: 'g', client }, 'ws://127.0.0.1:40312/backwire')).rejects.toMatchObject({
+    code: 'unavailable',
+  });
+  await expect(webSocketTransport({ group: 'g', keys }).dial('ws://127.0.0.1:99999/backwire')).rejects.toMatchObject({
+    code: 'invalid-argument',
+    message: expect.stringContaining('cannot connect to ws://127.0.0.1:99999/backwire: '),
+  });
+});
+
+test('a server gets nobody to take long messages, or such as are long once they are unpacked', async () => {
+  const offers: string[] = [];
+  const hostile = new WebSocketServer({
+    port: 0,
+    host: '127.0.0.1',
+    perMessageDeflate: { threshold: 0 },
+    handleProtocols: () => 'backwire.v1',
+  });
+  cleanups.push(() => hostile.close());
+  hostile.on('connection', (socket, request) => {
+    offers.push(request.headers['sec-websocket-extensions'] ?? 'none');
+    socket.on('error', () => undefined);
+    socket.send(Buffer.alloc(64 * 1024 * 1024));
+  });
+  await once(hostile, 'listening');
+  const endpoint = `ws://127.0.0.1:${(hostile.address() as AddressInfo).port}/backwire`;
+  const connection = await webSocketTransport({ group: 'g', keys }).dial(endpoint);
+  let received = 0;
+  const ended = await new Promise<Error | undefined>((resolve) =>
+    connection.attach({
+      nextBuffer: () => new Uint8Array(1024),
+      received: (count) => (received += count),
+      closed: resolve,
+    }),
+  );
+  expect([offers, received, String(ended)]).toEqual([
+    ['none'],
+    0,
+    expect.stringContaining('Max payload size exceeded'),
+  ]);
 });
 
 test('plain HTTP, noise and those who only wait are turned away', async () => {

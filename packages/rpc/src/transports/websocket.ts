@@ -190,7 +190,12 @@ function equal(a: string, b: string): boolean {
 async function nodeClient(): Promise<WebSocketClass> {
   try {
     const { WebSocket } = await loadWs();
-    return WebSocket;
+    return class extends WebSocket {
+      constructor(endpoint: string, protocols: string[]) {
+        // By itself it asks for compressed messages, and takes up to 100 MiB of what anybody makes of a few kilobytes.
+        super(endpoint, protocols, { perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
+      }
+    };
   } catch (error) {
     const own = platformClient();
     if (own !== undefined) return own;
