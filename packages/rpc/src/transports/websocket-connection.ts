@@ -8,7 +8,7 @@ import type { ByteSink, Connection } from './transport.ts';
 export const MAX_MESSAGE_BYTES = 1024 * 1024;
 /** What a socket that cannot be paused (a browser's) may deliver to nobody before the connection is given up. */
 const MAX_HELD_BYTES = 64 * 1024 * 1024;
-/** How often a socket without callbacks is asked what it still holds. */
+/** How often a socket without callbacks is asked what it still holds, beside whenever a message comes. */
 const POLL_MS = 5;
 /** How long the peer may take to answer the closing of a WebSocket. */
 const LINGER_MS = 10_000;
@@ -119,8 +119,13 @@ export class WebSocketConnection implements Connection {
     if (this.closed || this.destroyed) return;
     this.destroyed = true;
     this.failure ??= error;
-    if (this.socket.terminate === undefined) this.socket.close();
-    else this.socket.terminate();
+    if (this.socket.terminate !== undefined) {
+      this.socket.terminate();
+      return;
+    }
+    // A browser tells of the end once the peer has agreed to it, or after a minute.
+    this.socket.close();
+    queueMicrotask(() => this.onClose(NORMAL));
   }
 
   /** The oldest message has left, or will not. */
@@ -135,22 +140,31 @@ export class WebSocketConnection implements Connection {
 
   /** Without callbacks: what the socket holds tells which messages have left. */
   private startPoll(): void {
-    this.poll ??= setInterval(() => {
-      let left = this.bufferedBytes;
-      while (this.pending.length > 0 && left > this.socket.bufferedAmount) {
-        left -= (this.pending[0] as Pending).bytes;
-        if (left < this.socket.bufferedAmount) break;
-        this.flushed(undefined);
-      }
-      if (this.pending.length > 0) return;
-      clearInterval(this.poll);
-      this.poll = undefined;
-    }, POLL_MS);
+    this.poll ??= setInterval(() => this.lookWhatLeft(), POLL_MS);
+  }
+
+  private lookWhatLeft(): void {
+    let left = this.bufferedBytes;
+    while (this.pending.length > 0 && left > this.socket.bufferedAmount) {
+      left -= (this.pending[0] as Pending).bytes;
+      if (left < this.socket.bufferedAmount) break;
+      this.flushed(undefined);
+    }
+    if (this.pending.length > 0) return;
+    clearInterval(this.poll);
+    this.poll = undefined;
   }
 
   private onMessage(data: unknown): void {
+    if (this.closed || this.destroyed) return;
+    // The timers of a page that nobody sees run once a second or once a minute; messages come as they come.
+    if (this.poll !== undefined) this.lookWhatLeft();
     if (!(data instanceof ArrayBuffer)) {
       this.destroy(new Error('a message that is not binary'));
+      return;
+    }
+    if (data.byteLength > MAX_MESSAGE_BYTES) {
+      this.destroy(new Error(`a message of ${data.byteLength} bytes, which is longer than any`));
       return;
     }
     const bytes = new Uint8Array(data);
