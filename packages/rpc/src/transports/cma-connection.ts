@@ -27,6 +27,8 @@ const NONCE_BYTES = 16;
 const GUARD_BYTES = NONCE_BYTES + 8;
 /** Bytes the peer may have left to read; further chunks go through the socket. */
 const SLOTS = 64;
+/** DONEs that the socket has not taken: a peer that reads them has no more than its slots to wait for, and those of a turn or two on the way. */
+const MAX_UNTAKEN_DONES = 16 * SLOTS;
 /** From here on reading the memory beats two copies through the kernel. */
 const REMOTE_BYTES = 256 * 1024;
 /** One read: about a millisecond. */
@@ -98,8 +100,10 @@ export class CmaConnection implements Connection {
   private scheduled = false;
   private readonly before = Buffer.alloc(GUARD_BYTES);
   private readonly after = Buffer.alloc(GUARD_BYTES);
-  /** DONE frames that are not written yet: at most one for each slot of the peer. */
+  /** DONE frames that are not written yet. */
   private readonly owed: Uint8Array[] = [];
+  /** Those, and the ones that are written and that the socket has not taken. */
+  private untakenDones = 0;
   private closing = false;
   private peerClosing = false;
   private linger: NodeJS.Timeout | undefined;
@@ -169,14 +173,18 @@ export class CmaConnection implements Connection {
       }
     }
     endRun();
-    if (this.owed.length > 0) out.unshift(...this.owed.splice(0));
-    this.inner.write(out, (error) => this.finish(writing, inlineBytes, error));
+    const dones = this.owed.splice(0);
+    this.inner.write([...dones, ...out], (error) => {
+      this.untakenDones -= dones.length;
+      this.finish(writing, inlineBytes, error);
+    });
   }
 
   close(): void {
     if (this.closing || this.closed) return;
     this.closing = true;
-    this.inner.write([...this.owed.splice(0), head(CLOSE, 0, 0, 0n, 0n)]);
+    this.payOwed();
+    this.inner.write([head(CLOSE, 0, 0, 0n, 0n)]);
     if (this.sink === undefined) this.attach(DISCARD);
     this.linger = setTimeout(() => this.inner.destroy(), LINGER_MS).unref();
     this.endIfDone();
@@ -321,11 +329,14 @@ export class CmaConnection implements Connection {
 
   /** The answer to what was read goes with it, or at the end of this turn: a write of its own would wake the peer twice. */
   private owe(done: Uint8Array): void {
+    if (++this.untakenDones > MAX_UNTAKEN_DONES)
+      throw new RpcError('protocol-error', 'offers go on whose ends are not read');
     if (this.owed.push(done) === 1) setImmediate(() => this.payOwed());
   }
 
   private payOwed(): void {
-    if (this.owed.length > 0) this.inner.write(this.owed.splice(0));
+    const dones = this.owed.splice(0);
+    if (dones.length > 0) this.inner.write(dones, () => (this.untakenDones -= dones.length));
   }
 
   /** Takes the next head, if it is there. */

@@ -150,6 +150,52 @@ describe.skipIf(memory === undefined)(
       await expect(ended).rejects.toBeInstanceOf(Error);
     });
 
+    /** Offers of one byte each by a peer that takes none of the answers but what `reads` says. */
+    async function offering(
+      offers: number,
+      reads: (left: Connection) => void,
+    ): Promise<{ right: Connection; bytes: () => number; ended: Promise<unknown> }> {
+      const [left, right] = memoryPair();
+      const connection = new CmaConnection(right, real);
+      let bytes = 0;
+      const memory = new Uint8Array(64);
+      const ended = new Promise<unknown>((resolve) =>
+        connection.attach({
+          nextBuffer: () => memory,
+          received: (count) => (bytes += count),
+          closed: resolve,
+        }),
+      );
+      reads(left);
+      const guards = Buffer.alloc(24, 1);
+      guards.writeBigUInt64LE(0n, 16);
+      const frame = (type: number, length: number, address: bigint): Buffer => {
+        const head = Buffer.alloc(24);
+        head.writeUInt8(type, 0);
+        head.writeUInt32LE(length, 4);
+        head.writeBigUInt64LE(address, 8);
+        return head;
+      };
+      left.write([frame(1, process.pid, real.addressOf(guards)), guards.subarray(0, 16)]);
+      for (let i = 0; i < offers; i += 50) {
+        left.write(Array.from({ length: 50 }, () => frame(4, 1, real.addressOf(guards))));
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      return { right, bytes: () => bytes, ended };
+    }
+
+    test('a peer that offers on and on and reads no answers loses the connection, one that reads them does not', async () => {
+      const deaf = await offering(3_000, () => undefined);
+      expect(await deaf.ended).toMatchObject({ code: 'protocol-error' });
+      expect(deaf.bytes()).toBeLessThanOrEqual(1_024);
+      const memory = new Uint8Array(4_096);
+      const fair = await offering(3_000, (left) =>
+        left.attach({ nextBuffer: () => memory, received: () => undefined, closed: () => undefined }),
+      );
+      await expect.poll(fair.bytes).toBe(3_000);
+      fair.right.destroy();
+    });
+
     test('between processes; a sender that is killed in the middle is noticed', { timeout: 60_000 }, async () => {
       let accept!: (connection: Connection) => void;
       const incoming = new Promise<Connection>((resolve) => (accept = resolve));
