@@ -33,7 +33,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, signal
     using scores = await pool.call((worker) => rpcSync(worker, score, [rows], { timeoutMs: 5_000, signal }));
     response.setHeader('content-type', 'application/json').end(JSON.stringify(scores.toArray()));
   } else if (request.url === '/generate') {
-    const { prompt, count } = body as { prompt?: unknown; count?: unknown };
+    const { prompt, count } = (body ?? {}) as { prompt?: unknown; count?: unknown };
     if (typeof prompt !== 'string' || typeof count !== 'number') throw new BadRequest('prompt and count are needed');
     const words = pool.stream((worker) =>
       rpcStream(worker, generate, [prompt, count], { signal, idleTimeoutMs: 5_000, timeoutMs: 60_000 }),
@@ -68,7 +68,8 @@ async function read(request: IncomingMessage, limit = 1_000_000): Promise<unknow
 }
 
 function rowsOf(body: unknown): number[][] {
-  const isRow = (row: unknown): boolean => Array.isArray(row) && row.length === 4 && row.every(Number.isFinite);
+  const fits = (one: unknown): boolean => typeof one === 'number' && Number.isFinite(Math.fround(one)); // 1e39 is no float32
+  const isRow = (row: unknown): boolean => Array.isArray(row) && row.length === 4 && row.every(fits);
   if (!Array.isArray(body) || body.length === 0 || !body.every(isRow)) throw new BadRequest('rows of four numbers');
   return body as number[][];
 }
@@ -78,5 +79,5 @@ await once(server, 'listening');
 console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 process.once('SIGTERM', () => {
   server.close();
-  void shutdown({ timeoutMs: 2_000 });
+  shutdown({ timeoutMs: 2_000 }).catch((error: Error) => console.error(error.message));
 });

@@ -38,6 +38,10 @@ it('answers with chances that add up to 1', async () => {
 it('says what is wrong with a request', async () => {
   const response = await post('/score', [[1, 2]]);
   expect([response.status, await response.json()]).toEqual([400, { error: 'rows of four numbers' }]);
+  // Finite, and infinite as the model's float32: its scores would be none, which JSON writes as null.
+  expect((await post('/score', [[1e39, 2, 3, 4]])).status).toBe(400);
+  expect((await post('/score', [[true, 2, 3, 4]])).status).toBe(400);
+  expect((await post('/generate', null)).status).toBe(400);
   expect((await post('/nothing', {})).status).toBe(404);
 });
 
@@ -65,8 +69,11 @@ it('answers on while a worker is killed, and has another in its place', async ()
   await group.prints(/\[rank3\]: ready/);
 });
 
-it('ends on SIGTERM', async () => {
+it('ends on SIGTERM, and cuts off what takes too long', async () => {
+  const stream = await post('/generate', { prompt: 'and so on', count: 100_000 });
   await group.stop();
+  await expect(stream.text()).rejects.toThrow('terminated');
+  expect(group.output()).toContain('shutdown did not end in 2000 ms');
   expect(group.output()).not.toMatch(/Error|error/);
 });
 
