@@ -210,6 +210,16 @@ describe('an argument of another kind is named', () => {
       'a shape is a list of whole numbers, such as [2, 3]; got 4',
     ],
     [
+      'sizes to expand to that are no list',
+      () => x().expand(loose(4)),
+      'a shape is a list of whole numbers, such as [2, 3]; got 4',
+    ],
+    [
+      'dimensions that are no list',
+      () => x().permute(loose(0)),
+      'permute() takes the dimensions as a list of whole numbers, such as [1, 0]; got 0',
+    ],
+    [
       'options in the place of a gradient',
       () =>
         tensor([1], { requiresGrad: true })

@@ -25,10 +25,9 @@ export function checkShape(shape: Shape): void {
   checkCount(shape);
 }
 
-/** @throws TypeError for what is no list: programs without types may write `zeros(2, 3)`. */
-function checkList(shape: unknown): void {
-  if (!Array.isArray(shape))
-    throw new TypeError(`a shape is a list of whole numbers, such as [2, 3]; got ${kindOf(shape)}`);
+/** @throws TypeError for what is no list: programs without types may write `zeros(2, 3)`, or `x.permute(1, 0)`. */
+export function checkList(list: unknown, what = 'a shape is a list of whole numbers, such as [2, 3]'): void {
+  if (!Array.isArray(list)) throw new TypeError(`${what}; got ${kindOf(list)}`);
 }
 
 /** Checks that the elements of a shape that was computed can be held. */

@@ -6,7 +6,7 @@ import { isDifferentiable, type DType } from '../dtype.ts';
 import { DTypeError, ShapeError } from '../errors.ts';
 import { rawView } from '../host.ts';
 import { sweep } from '../scope.ts';
-import { checkShape, expandStrides, inferShape, normalizeDim, viewStrides, type Shape } from '../shape.ts';
+import { checkList, checkShape, expandStrides, inferShape, normalizeDim, viewStrides, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { contiguous } from './copy.ts';
 import { defineOp, type Op } from './define.ts';
@@ -70,6 +70,7 @@ const permuteOp = defineOp<{ dims: readonly number[] }>('permute', each(ALL), ([
 
 /** Dimension i of the result is dimension dims[i] of `t`. */
 export function permute<D extends DType>(t: Tensor<D>, dims: readonly number[]): Tensor<D> {
+  checkList(dims, 'permute() takes the dimensions as a list of whole numbers, such as [1, 0]');
   const order = dims.map((d) => normalizeDim(d, t.rank));
   if (order.length !== t.rank || new Set(order).size !== order.length) {
     throw new ShapeError(`permute(): [${dims.join(', ')}] is not a permutation of ${t.rank} dimensions`);
@@ -164,6 +165,7 @@ const expandOp = defineOp<{ shape: Shape }>('expand', each(ALL), ([input], { sha
 
 /** Repeats dimensions of one element without copying; -1 keeps a dimension as it is. */
 export function expand<D extends DType>(t: Tensor<D>, shape: Shape): Tensor<D> {
+  checkList(shape);
   const lead = shape.length - t.rank;
   const full = shape.map((n, i) => (n === -1 && i >= lead ? (t.shape[i - lead] as number) : n));
   checkShape(full);
