@@ -8,7 +8,10 @@ import { torchClient, type TorchClient } from './torch-client.ts';
 afterEach(cleanUp);
 
 /** A client of a server that answers its first request with `answer`. */
-async function odd(answer: (socket: Socket) => void): Promise<{ client: TorchClient; endpoint: string }> {
+async function odd(
+  answer: (socket: Socket) => void,
+  requestMs?: number,
+): Promise<{ client: TorchClient; endpoint: string }> {
   const server = createServer((socket) => {
     cleanups.push(() => socket.destroy());
     socket.on('error', () => undefined);
@@ -20,7 +23,7 @@ async function odd(answer: (socket: Socket) => void): Promise<{ client: TorchCli
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   cleanups.push(() => server.close());
   const endpoint = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const client = await torchClient(endpoint, { timeoutMs: 5_000 });
+  const client = await torchClient(endpoint, { timeoutMs: 5_000, requestMs });
   cleanups.push(() => client.close());
   return { client, endpoint };
 }
@@ -70,4 +73,34 @@ test('a server that goes is said to have gone', async () => {
     code: 'unavailable',
     message: `the store at ${endpoint} went away [unavailable]`,
   });
+});
+
+test.each<[string, (client: TorchClient) => Promise<unknown>]>([
+  ['a count', (client) => client.add('k', 1n)],
+  ['a value that is set', (client) => client.set('k', new Uint8Array(1))],
+  ['the end of a wait that is called off', (client) => client.wait(['k'], 10)],
+])('a server that has fallen silent is given up: %s', async (_, ask) => {
+  const { client, endpoint } = await odd(() => undefined, 200);
+  await expect(ask(client)).rejects.toMatchObject({
+    code: 'unavailable',
+    executed: 'maybe',
+    message: `the store at ${endpoint} has not answered in 200 ms [unavailable]`,
+  });
+  // What it says later would be taken for the answer of something else.
+  await expect(client.add('k', 1n)).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+test('a server that does not greet is given up', async () => {
+  const server = createServer((socket) => cleanups.push(() => socket.destroy()));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanups.push(() => server.close());
+  const endpoint = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await expect(torchClient(endpoint, { requestMs: 100 })).rejects.toMatchObject({
+    message: `the store at ${endpoint} has not answered in 100 ms [unavailable]`,
+  });
+});
+
+test('who waits for a key waits as long as it takes', async () => {
+  const { client } = await odd((socket) => setTimeout(() => socket.write(Uint8Array.of(0)), 400), 100);
+  expect(await client.wait(['k'])).toBe(true);
 });

@@ -1,4 +1,5 @@
 /** @file A client of torch's TCPStore: all its operations, byte for byte. Under torchrun workers find each other through it. */
+import { watchAbort } from '../base/abort-signals.ts';
 import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
 import { SocketConnection } from '../transports/socket.ts';
@@ -7,22 +8,32 @@ import type { Connection } from '../transports/transport.ts';
 import { ByteReader, type ReadProgram } from './byte-reader.ts';
 import { closedError } from './checks.ts';
 import { MAX_KEYS_PER_REQUEST, MAX_VALUE_BYTES } from './limits.ts';
+import { Patience } from './patience.ts';
 import { i64, MAX_LIST_BYTES, u32 } from './protocol.ts';
 import { READY, STOP_WAITING, TORCH_MAGIC, TorchOp } from './torch-ops.ts';
 
 const PING_NONCE = 0x6277;
+/** What a server that is there may take to answer: a process that serves a store does much else. */
+const REQUEST_MS = 30_000;
+
+export interface TorchClientOptions {
+  /** Ends the connection, and with it whatever waits. */
+  readonly signal?: AbortSignal | undefined;
+  /** What connecting may take, in milliseconds. */
+  readonly timeoutMs?: number | undefined;
+  /** What the answer of a request may take that waits for nobody, in milliseconds. @default 30000 */
+  readonly requestMs?: number | undefined;
+}
 
 /**
- * Connects to a TCPStore of torch 2.3 or later. `signal` ends the connection, and with it whatever waits.
+ * Connects to a TCPStore of torch 2.3 or later.
  * @throws RpcError 'unavailable', 'cancelled', 'protocol-error' when something else answers.
  */
-export async function torchClient(
-  endpoint: string,
-  options: { signal?: AbortSignal | undefined; timeoutMs?: number } = {},
-): Promise<TorchClient> {
-  const connection = await tcpTransport().dial(endpoint, options);
+export async function torchClient(endpoint: string, options: TorchClientOptions = {}): Promise<TorchClient> {
+  const { signal, timeoutMs, requestMs } = options;
+  const connection = await tcpTransport().dial(endpoint, { signal, ...(timeoutMs !== undefined && { timeoutMs }) });
   const localHost = connection instanceof SocketConnection ? (connection.raw.localAddress ?? '127.0.0.1') : '127.0.0.1';
-  const client = new TorchClient(connection, endpoint, localHost, options.signal);
+  const client = new TorchClient(connection, { endpoint, localHost, signal, requestMs });
   await client.greet();
   return client;
 }
@@ -36,9 +47,16 @@ interface Pending {
   readonly reject: (error: RpcError) => void;
 }
 
+interface Place {
+  readonly endpoint: string;
+  readonly localHost: string;
+  readonly signal: AbortSignal | undefined;
+  readonly requestMs: number | undefined;
+}
+
 /**
  * A connection to a store that torch serves: its operations by name. One request at a time. Keys and values are torch's own: `add` keeps
- * decimal text, a missing key of `compareAndSet` answers as torch does.
+ * decimal text, a missing key of `compareAndSet` answers as torch does. A server that falls silent ends it: 'unavailable'.
  */
 export class TorchClient {
   /** The address of this machine from which the store is reached. */
@@ -46,14 +64,18 @@ export class TorchClient {
   private readonly connection: Connection;
   private readonly endpoint: string;
   private readonly signal: AbortSignal | undefined;
+  private readonly requestMs: number;
+  private readonly patience: Patience;
   private pending: Pending | undefined;
   private over: RpcError | undefined;
 
-  constructor(connection: Connection, endpoint: string, localHost: string, signal: AbortSignal | undefined) {
+  constructor(connection: Connection, { endpoint, localHost, signal, requestMs = REQUEST_MS }: Place) {
     this.localHost = localHost;
     this.connection = connection;
     this.endpoint = endpoint;
     this.signal = signal;
+    this.requestMs = requestMs;
+    this.patience = new Patience(requestMs);
     signal?.addEventListener('abort', this.onAbort, { once: true });
     connection.attach(new ByteReader(this.program(), (error) => this.end(goneError(endpoint, error))));
   }
@@ -83,6 +105,7 @@ export class TorchClient {
     const cancel = (): void => {
       cancelled = true;
       this.connection.write([Uint8Array.of(TorchOp.CANCEL_WAIT)]);
+      this.soon(answered).catch(() => undefined);
     };
     const timer = timeoutMs === undefined ? undefined : setTimeout(cancel, Math.min(timeoutMs, MAX_TIMER_MS));
     const read = function* (first: number): Generator<number, boolean, Uint8Array> {
@@ -90,8 +113,9 @@ export class TorchClient {
       if (cancelled && first === STOP_WAITING) yield 1;
       return first === STOP_WAITING;
     };
+    const answered = this.exchange([Uint8Array.of(TorchOp.WAIT), ...keyFields(keys)], read);
     try {
-      return await this.ask(TorchOp.WAIT, keyFields(keys), read);
+      return await answered;
     } finally {
       clearTimeout(timer);
     }
@@ -170,7 +194,7 @@ export class TorchClient {
 
   /** Resolves once `worldSize` clients have arrived at `key`. */
   async barrier(key: string, worldSize: number): Promise<void> {
-    await this.ask(TorchOp.BARRIER, [keyField(key), i64(BigInt(worldSize))], readByte);
+    await this.exchange([Uint8Array.of(TorchOp.BARRIER), keyField(key), i64(BigInt(worldSize))], readByte);
   }
 
   close(): void {
@@ -187,7 +211,21 @@ export class TorchClient {
     await this.request([Uint8Array.of(op), ...parts, Uint8Array.of(TorchOp.PING), u32(PING_NONCE)], readBytes(4));
   }
 
+  /** A request that is answered at once. */
   private request<T>(parts: readonly Uint8Array[], read: Read<T>): Promise<T> {
+    return this.soon(this.exchange(parts, read));
+  }
+
+  /** What comes of `answered`, which the server owes by now. */
+  private soon<T>(answered: Promise<T>): Promise<T> {
+    return this.patience.limit([], (late) => {
+      watchAbort(late, () => this.silent());
+      return answered;
+    });
+  }
+
+  /** A request that is answered when others have done something. */
+  private exchange<T>(parts: readonly Uint8Array[], read: Read<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.over !== undefined) return reject(this.over);
       if (this.pending !== undefined) return reject(new RpcError('failed-precondition', 'one request at a time'));
@@ -205,6 +243,7 @@ export class TorchClient {
       const { pending } = this;
       if (pending === undefined) throw new RpcError('protocol-error', 'an answer nobody asked for');
       yield* pending.take(first);
+      this.patience.heard();
       this.pending = undefined;
     }
   }
@@ -213,6 +252,13 @@ export class TorchClient {
     this.connection.destroy();
     this.end(new RpcError('cancelled', 'waiting for the store was cancelled', { cause: this.signal?.reason }));
   };
+
+  /** An answer that comes later would be taken for that of the next request: nothing more is asked here. */
+  private silent(): void {
+    this.connection.destroy();
+    const text = `the store at ${this.endpoint} has not answered in ${this.requestMs} ms`;
+    this.end(new RpcError('unavailable', text));
+  }
 
   private end(error: RpcError): void {
     if (this.over !== undefined) return;
