@@ -35,6 +35,7 @@ import { Values, type References } from './calls/values.ts';
 import type { Door } from './links/door.ts';
 import type { PeerOptions, TorchPeer } from './links/peer.ts';
 import type { TorchLimits } from './limits.ts';
+import { Losses } from './losses.ts';
 import { Members } from './members.ts';
 import { remoteModuleHandles, remoteModules } from './modules/remote.ts';
 import { serveModules } from './modules/serve.ts';
@@ -70,6 +71,8 @@ export interface AgentOptions {
 }
 
 const DIAL_MS = 10_000;
+/** What torch asks every member about its devices. */
+const DEVICES = 'torch.distributed.rpc.backend_registry._get_device_infos';
 /** Memory of messages that none has needed for so long goes back to the system. */
 const POOL_SWEEP_MS = 30_000;
 /** The id of a caller that is no member yet, which none ever gets: no RRef is its. */
@@ -88,6 +91,8 @@ export class TorchAgent implements CallingAgent {
   readonly caller: Caller;
   readonly server: Server;
   readonly collectives: Gatherings;
+  /** Members that went without leaving. */
+  readonly losses: Losses;
   readonly names: Served;
   /** What Python may name here. */
   readonly offered: Names;
@@ -153,12 +158,20 @@ export class TorchAgent implements CallingAgent {
       dialTimeoutMs: DIAL_MS,
       onDown: (peer, error) => this.down(peer, error),
     });
+    this.losses = new Losses({
+      ask: (worker) => this.callPython(worker, DEVICES, []),
+      gone: (worker) => this.collectives.gone(worker.name),
+    });
     this.collectives = new Gatherings(
       {
         name: self.name,
         names: () => this.members.names(),
         isMember: (name) => this.members.has(name),
         counts: options.collectives,
+        doubt: (name) => {
+          const peer = this.members.find(name);
+          if (peer.isDown) this.losses.check(peer.worker);
+        },
         callPython: (to, path, args, limited) => this.callPython(to, path, args, limited),
       },
       this.offered,
@@ -198,10 +211,8 @@ export class TorchAgent implements CallingAgent {
       typed: (owned, type) => this.rrefs.typed(owned, type),
     });
     provideRRefs(this, this.rrefs);
-    // What torch asks every member about its devices: there are none to map.
-    this.offered.answer('torch.distributed.rpc.backend_registry._get_device_infos', () =>
-      PyTuple.of<unknown>(0, new Map(), []),
-    );
+    // There are none to map.
+    this.offered.answer(DEVICES, () => PyTuple.of<unknown>(0, new Map(), []));
   }
 
   /** The agent has joined: this is its door, and how it leaves. */
@@ -349,11 +360,13 @@ export class TorchAgent implements CallingAgent {
     });
   }
 
-  private down(peer: TorchPeer, error: Error | undefined): void {
-    if (this.ending !== undefined) return;
-    this.logger.warn({ peer: peer.worker.name, error }, 'the connection to a worker ended');
-    this.collectives.gone(peer.worker.name);
-    this.hub.emit('peer-down', peer.worker);
+  private down({ worker }: TorchPeer, error: Error | undefined): void {
+    if (this.losses.isAsked(worker)) return;
+    // Others that have left have closed their connections, too: who leaves asks.
+    if (this.ending !== undefined) return this.losses.check(worker);
+    this.logger.warn({ peer: worker.name, error }, 'the connection to a worker ended');
+    this.collectives.gone(worker.name);
+    this.hub.emit('peer-down', worker);
   }
 
   private async end({ graceful, timeoutMs, onLeak }: Required<ShutdownOptions>): Promise<void> {

@@ -14,6 +14,8 @@ export interface GatherHost {
   isMember(name: string): boolean;
   /** How many gatherings there were, by the joined names of those who took part. Every worker counts them, and all have to agree. */
   readonly counts: Map<string, number>;
+  /** A worker is about to be waited for: should nobody be there, `gone` is called. */
+  doubt(name: string): void;
   /** Calls one of torch's own functions. */
   callPython(to: string, path: string, args: readonly unknown[], options: CallOptions): Promise<unknown>;
 }
@@ -87,6 +89,7 @@ export class Gatherings implements CallCollectives {
       const missing = names.filter((name) => !meeting.gathered.has(name) && name !== host.name);
       return leader === host.name ? `workers that have not come: ${missing.join(', ')}` : `worker '${leader}' collects`;
     });
+    for (const name of names) if (name !== host.name) host.doubt(name);
     if (leader === host.name) {
       this.take(meeting, host.name, value);
       const values = await done;

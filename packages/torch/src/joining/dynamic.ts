@@ -15,7 +15,7 @@ import {
   writeMembers,
   type ListedMember,
 } from '../group/store-text.ts';
-import { within, type Left } from './static.ts';
+import { whileStoreAnswers, within, type Left } from './static.ts';
 import type { GroupStore } from './store.ts';
 
 const UPDATE = 'torch.distributed.rpc._utils._update_group_membership';
@@ -71,7 +71,7 @@ export class DynamicGroup implements Leaving {
       await this.store.set(addressKey(agent.name), writeAddress(address.slice(0, at), Number(address.slice(at + 1))));
       for (const member of [...listed, { name: agent.name, id: agent.id }]) await this.admit(agent, member);
       await Promise.all(listed.map(({ name }) => this.greet(agent, name, left)));
-      for (const { name, id } of all) if (dead.has(name)) await this.tell(agent, new WorkerInfo(name, id));
+      for (const { name, id } of all) if (dead.has(name)) await this.tell(agent, new WorkerInfo(name, id), left);
     });
   }
 
@@ -90,9 +90,13 @@ export class DynamicGroup implements Leaving {
    * Puts workers that are dead out of the group, in their place: the others forget them, and the token is free should one have held it.
    * @throws RpcError 'not-found' for one that is no member and held nothing.
    */
-  async evict(agent: TorchAgent, names: readonly string[], timeoutMs: number): Promise<void> {
+  evict(agent: TorchAgent, names: readonly string[], timeoutMs: number): Promise<void> {
     const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
+    return whileStoreAnswers(this.putOut(agent, names, left), timeoutMs);
+  }
+
+  private async putOut(agent: TorchAgent, names: readonly string[], left: Left): Promise<void> {
     const held = new Set<string>();
     for (const name of names) if (await this.freeToken(name)) held.add(name);
     await this.changing(agent.name, 'leave', left, async () => {
@@ -102,7 +106,7 @@ export class DynamicGroup implements Leaving {
       if (stranger !== undefined) throw new RpcError('not-found', `no worker '${stranger}' is in the group`);
       await this.store.set(MEMBERS, writeMembers(listed.filter((each) => !dead.includes(each))));
       for (const { name } of dead) agent.forget(name);
-      for (const { name, id } of dead) await this.tell(agent, new WorkerInfo(name, id));
+      for (const { name, id } of dead) await this.tell(agent, new WorkerInfo(name, id), left);
     });
   }
 
@@ -113,11 +117,12 @@ export class DynamicGroup implements Leaving {
       await within(agent.caller.whenIdle(), left(), () => `${agent.caller.active} calls of this worker are open`);
       await agent.settle(left());
     }
-    await this.changing(agent.name, 'leave', left, async () => {
+    const leaving = this.changing(agent.name, 'leave', left, async () => {
       const listed = await this.listed();
       await this.store.set(MEMBERS, writeMembers(listed.filter(({ name }) => name !== agent.name)));
-      await this.tell(agent, agent.self);
+      await this.tell(agent, agent.self, left);
     });
+    await whileStoreAnswers(leaving, left());
   }
 
   async close(): Promise<void> {
@@ -142,11 +147,12 @@ export class DynamicGroup implements Leaving {
   }
 
   /** Tells all others that a worker left. Those that cannot be reached hear nothing. */
-  private async tell(agent: TorchAgent, who: WorkerInfo): Promise<void> {
+  private async tell(agent: TorchAgent, who: WorkerInfo, left: Left): Promise<void> {
+    const limits = { timeoutMs: Math.min(MEMBER_MS, left() || MEMBER_MS) };
     await Promise.all(
       agent.members.others().map(async ({ worker }) => {
         if (worker.name === who.name) return;
-        const told = agent.callPython(worker, UPDATE, [who, [], new Map(), false], { timeoutMs: MEMBER_MS });
+        const told = agent.callPython(worker, UPDATE, [who, [], new Map(), false], limits);
         await told.catch((error: unknown) =>
           agent.logger.warn({ peer: worker.name, error }, 'a member was not told of a change'),
         );

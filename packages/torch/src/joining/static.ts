@@ -67,6 +67,10 @@ export async function register(
 
 /** What others may take to let go of this worker's values once all have come to leave. torch's own workers do it at once. */
 const DRAIN_MS = 5_000;
+/** For how long others are still waited for that were through all rounds but the last, when one of them is gone. */
+const LAST_MS = 5_000;
+/** A store has so long after the time is over: who is missing is asked of it, and the token of a group is given back there. */
+const STORE_GRACE_MS = 1_000;
 
 /** How a worker leaves a static group: together with all others, as torch's `shutdown(graceful=True)` does. */
 export class StaticLeaving implements Leaving {
@@ -86,17 +90,23 @@ export class StaticLeaving implements Leaving {
     if (!graceful) return;
     const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
+    const lost = agent.losses.first();
     await agent.collectives.barrier({ timeoutMs: left() });
     // Who never lets go does not keep the others: they go on, and this worker says what it leaves behind.
     await agent.settle(Math.min(left() || DRAIN_MS, DRAIN_MS)).catch((error: unknown) => {
       if (!(error instanceof RpcError) || error.code !== 'deadline-exceeded') throw error;
     });
-    // Calls may make calls: only when nobody has any is it over.
+    await whileStoreAnswers(unless(lost, 0, this.rounds(agent, left)), left());
+    // Who has come for the last time may go before this worker hears that all have.
+    await whileStoreAnswers(unless(lost, LAST_MS, this.barrier.last(left())), left());
+  }
+
+  /** Calls may make calls: only when nobody has any is it over. */
+  private async rounds(agent: TorchAgent, left: Left): Promise<void> {
     do {
       await within(agent.caller.whenIdle(), left(), () => `${agent.caller.active} calls of this worker are open`);
       await this.barrier.sum(0, left());
     } while ((await this.barrier.sum(agent.caller.active, left())) > 0);
-    await this.barrier.last(left());
   }
 
   async close(together: boolean): Promise<void> {
@@ -106,12 +116,32 @@ export class StaticLeaving implements Leaving {
   }
 }
 
+/** As `work`, but fails when a worker is lost and `work` has not ended `graceMs` later. */
+function unless<T>(lost: Promise<RpcError>, graceMs: number, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let timer: NodeJS.Timeout | undefined;
+    let over = false;
+    void lost.then((error) => {
+      if (!over) timer = setTimeout(() => reject(error), graceMs);
+    });
+    work.then(resolve, reject).finally(() => {
+      over = true;
+      clearTimeout(timer);
+    });
+  });
+}
+
+/** As `work`, which keeps to the time itself wherever the store answers. @throws RpcError 'deadline-exceeded' where it does not. */
+export function whileStoreAnswers<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
+  const limitMs = timeoutMs === 0 ? 0 : timeoutMs + STORE_GRACE_MS;
+  return within(work, limitMs, () => 'the store of the group does not answer');
+}
+
 /** @throws RpcError 'deadline-exceeded' saying what is missing. */
 export function within<T>(promise: Promise<T>, timeoutMs: number, missing: () => string): Promise<T> {
   if (timeoutMs === 0) return promise;
   return new Promise((resolve, reject) => {
-    const late = (): void =>
-      reject(new RpcError('deadline-exceeded', `shutdown took more than its time: ${missing()}`));
+    const late = (): void => reject(new RpcError('deadline-exceeded', `the time is over: ${missing()}`));
     const timer = setTimeout(late, Math.min(timeoutMs, MAX_TIMER_MS));
     promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });

@@ -46,6 +46,11 @@ export class TorchPeer {
     return this.line?.open.size ?? 0;
   }
 
+  /** Whether its last pipe has ended, and nothing was asked since. */
+  get isDown(): boolean {
+    return this.line?.over === true;
+  }
+
   /**
    * Sends a request; the returned function gives it up, after which a late answer is dropped.
    * @throws WireError 'limit', DisposedError, TypeError: nothing is sent then.

@@ -1,0 +1,78 @@
+/** @file Who waits for all others of a static group learns that one of them has died, however it waits and without a time limit. */
+import { barrier, rpcFunction, rpcSync } from '@backwire/rpc';
+import { ones } from '@backwire/tensor';
+import { afterEach, expect, it } from 'vitest';
+import type { TorchAgent } from '../src/agent.ts';
+import { group } from './group.ts';
+
+let release = (): void => undefined;
+const held = rpcFunction('lost.held', () => new Promise<null>((resolve) => (release = () => resolve(null))));
+const same = rpcFunction('lost.same', (value: unknown) => value);
+
+let agents: TorchAgent[] = [];
+afterEach(async () => {
+  release();
+  await Promise.all(agents.map((agent) => agent[Symbol.asyncDispose]().catch(() => undefined)));
+});
+
+/** What leaving fails with, without a time limit. */
+const leaving = (agent: TorchAgent): Promise<unknown> =>
+  agent.shutdown().then(
+    () => 'left',
+    (error: unknown) => error,
+  );
+/** As a process that is killed: its connections end, and it says nothing. */
+const kill = (agent: TorchAgent): Promise<void> => agent[Symbol.asyncDispose]();
+const broken = (name: string): object => ({
+  code: 'barrier-broken',
+  message: expect.stringContaining(`worker '${name}' is gone`) as string,
+});
+const soon = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+it('leaves a group of which one is dead', async () => {
+  agents = await group(3);
+  await kill(agents[2]!);
+  await soon(50);
+  const [first, second] = await Promise.all(agents.slice(0, 2).map(leaving));
+  expect(first).toMatchObject(broken('n2'));
+  expect(second).toMatchObject(broken('n0')); // which collects, and has given up
+});
+
+it('leaves when one dies that it waits for', async () => {
+  agents = await group(3);
+  const left = agents.slice(0, 2).map(leaving);
+  await soon(100);
+  await kill(agents[2]!);
+  const [first, second] = await Promise.all(left);
+  expect(first).toMatchObject(broken('n2'));
+  expect(second).toMatchObject(broken('n0'));
+});
+
+it('leaves when one dies after all have come to leave, while it waits for its last call', async () => {
+  agents = await group(3);
+  const [first, second, third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+  const open = third.run(() => rpcSync('n0', held)).catch(() => undefined);
+  const left = [leaving(first), leaving(second)];
+  const third_ = third.shutdown({ timeoutMs: 500 }).catch(() => undefined);
+  const errors = await Promise.all(left);
+  expect(errors[0]).toMatchObject(broken('n2'));
+  expect(errors[1]).toMatchObject({ code: 'barrier-broken' });
+  await Promise.all([open, third_]);
+});
+
+it('fails a collective that begins when one of its workers is dead', async () => {
+  agents = await group(3);
+  await kill(agents[2]!);
+  await soon(50);
+  const [first] = agents as [TorchAgent];
+  await expect(first.run(() => barrier())).rejects.toMatchObject(broken('n2'));
+});
+
+it('takes a worker for alive whose connection ended, and that answers', async () => {
+  agents = await group(2);
+  const [first, second] = agents as [TorchAgent, TorchAgent];
+  await first.run(() => rpcSync('n1', same, [ones([1])]));
+  await first.members.find('n1').close();
+  await Promise.all([first, second].map((agent) => agent.run(() => barrier())));
+  expect(await Promise.all([leaving(first), leaving(second)])).toEqual(['left', 'left']);
+});
