@@ -11,9 +11,9 @@ import type { Body, PythonCall, ScriptCall, TorchRequest } from '../messages/com
 import { callOperator } from '../operators/call.ts';
 import { NotOfferedError } from '../pickle/refusal.ts';
 import { PyName } from '../values/name.ts';
-import { PyFloat } from '../values/numbers.ts';
 import { PyAttribute, PythonUdf } from '../values/objects.ts';
 import { raising, refusal } from './errors.ts';
+import { inexact } from './inexact.ts';
 import { OfferedClass, OfferedFunction, SystemName, type Names } from './names.ts';
 import { calleeOf, shownTarget, withKwargs } from './targets.ts';
 import { letGo, readingFrom, type Reading, type Values } from './values.ts';
@@ -241,19 +241,8 @@ export class Server {
     const path = callee.function.replace(/^__torch__\./, '');
     const found = this.host.names.find(path.slice(0, path.lastIndexOf('.')), path.slice(path.lastIndexOf('.') + 1));
     if (found === undefined) throw new NotOfferedError(path);
-    return this.runnable(found, args.map(inexact), from);
+    return this.runnable(found, inexact(args), from);
   }
-}
-
-/** As functions of programs get it: every float is a number. */
-function inexact(value: unknown): unknown {
-  if (value instanceof PyFloat) return value.value;
-  if (value instanceof Map) {
-    const entries = [...value];
-    value.clear();
-    for (const [key, each] of entries) value.set(inexact(key), inexact(each));
-  } else if (Array.isArray(value)) value.forEach((each, i) => (value[i] = inexact(each)));
-  return value;
 }
 
 /** A published method of an object that is here. @throws TypeError "… has no attribute …", RpcError 'permission-denied'. */
