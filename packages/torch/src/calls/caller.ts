@@ -192,7 +192,8 @@ export class Caller implements CallMaker {
           if (!end()) return;
           this.answered(worker, body, expected, answer, settled);
         },
-        reject: fail,
+        // The function has run when what it answered is of no form here.
+        reject: (error) => fail(unread(error, worker)),
       });
     } catch (error) {
       takeBack(writing);
