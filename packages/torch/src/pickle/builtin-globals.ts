@@ -120,6 +120,9 @@ function dateTime(state: unknown, zone: unknown): PyDateTime {
   return new PyDateTime(parts, zone as PyTimeZone | undefined);
 }
 
+/** Types that programs keep as values: what a defaultdict makes, or how a column is to be read. Nothing here calls them. */
+const TYPES = ['int', 'float', 'str', 'bool', 'bytes', 'dict', 'tuple', 'object'];
+
 const functions: readonly PyName[] = [
   new PyFunction('builtins', 'complex', complex),
   new PyFunction('builtins', 'bytearray', byteArray),
@@ -128,6 +131,7 @@ const functions: readonly PyName[] = [
   new PyFunction('builtins', 'set', (items) => new Set(listIn(items, 'a set'))),
   new PyFunction('builtins', 'frozenset', (items) => new PyFrozenSet(listIn(items, 'a frozenset'))),
   new PyFunction('builtins', 'list', (items) => fill([], listIn(items, 'a list'))),
+  ...TYPES.map((name) => new PyName('builtins', name)),
   new PyName('builtins', 'Ellipsis'),
   new PyName('builtins', 'NotImplemented'),
   new PyFunction('_codecs', 'encode', latin1),

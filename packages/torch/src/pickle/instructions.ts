@@ -1,8 +1,9 @@
 /** @file What each instruction does, in groups that the dialects are made of. */
-import { WireError } from '@backwire/wire/internal';
+import { WireError, checkLimit } from '@backwire/wire/internal';
 import { PyByteArray, PyDeque, PyFrozenSet, PyTuple, fill, tupleOf } from '../values/containers.ts';
 import { PyCallable, PyClass, isStateful, setState } from '../values/name.ts';
 import { RemoteException } from '../values/objects.ts';
+import { MAX_INTEGER_BYTES, integerAt } from './integers.ts';
 import { Op } from './opcode.ts';
 import { Unbuilt, type Instruction, type Machine } from './machine.ts';
 import { refuse } from './refusal.ts';
@@ -46,6 +47,7 @@ export const structures: Group = [
 export const pythonic: Group = [
   [Op.APPEND, (m) => append(m, [m.pop()])],
   [Op.SETITEM, (m) => setItems(m, popTwo(m))],
+  [Op.LONG4, (m) => m.stack.push(long(m, m.u32()))],
   [Op.NEWOBJ, (m) => newObject(m, undefined)],
   [Op.BUILD, build],
 ];
@@ -71,10 +73,8 @@ export const persistent: Group = [[Op.BINPERSID, external]];
 
 /** A two's complement integer; a bigint where a number cannot hold it. */
 function long(m: Machine, nbytes: number): number | bigint {
-  const from = m.take(nbytes);
-  let value = 0n;
-  for (let i = nbytes - 1; i >= 0; i--) value = (value << 8n) | BigInt(m.input.bytes[from + i] as number);
-  return narrowed(BigInt.asIntN(nbytes * 8, value));
+  checkLimit('integer in a pickle', nbytes, MAX_INTEGER_BYTES);
+  return narrowed(integerAt(m.input.bytes, m.take(nbytes), nbytes));
 }
 
 /** The same integer as a number where one can hold it. */

@@ -5,13 +5,16 @@ import { PyName } from '../values/name.ts';
 import { PyFloat } from '../values/numbers.ts';
 import { OpaqueTensor, type TensorLike } from '../values/opaque-tensor.ts';
 import { TorchDType } from '../values/torch-types.ts';
+import { isPlain, unhashable } from './hashable.ts';
+import { MAX_INTEGER_BYTES, integerLength, putInteger } from './integers.ts';
 import { Op } from './opcode.ts';
 import type { Reduction } from './reductions.ts';
 import { PickleWriter, nameOf } from './writer.ts';
 
 /** Items that Python's pickler puts between a mark and APPENDS, SETITEMS or ADDITEMS. */
 export const BATCH = 1000;
-const MAX_LONG_BYTES = 255;
+/** Longer integers have a length of four bytes. */
+const MAX_LONG1_BYTES = 255;
 
 /** Writes values as CPython does. What differs from protocol to protocol is the subclasses' matter. */
 export abstract class ObjectWriter extends PickleWriter {
@@ -31,17 +34,18 @@ export abstract class ObjectWriter extends PickleWriter {
 
   /** Two's complement in as few bytes as hold it. */
   protected override long(value: bigint): void {
-    let size = 5;
-    while (BigInt.asIntN(size * 8, value) !== value) if (++size > MAX_LONG_BYTES) this.tooLong();
+    const size = integerLength(value);
+    if (size > MAX_INTEGER_BYTES)
+      throw new RangeError(`an integer of more than ${MAX_INTEGER_BYTES} bytes${this.place()}`);
     const { out } = this;
-    out.reserve(2 + size);
-    out.pair(Op.LONG1, size);
-    let rest = BigInt.asUintN(size * 8, value);
-    for (let i = 0; i < size; i++, rest >>= 8n) out.bytes[out.pos++] = Number(rest & 0xffn);
-  }
-
-  private tooLong(): never {
-    throw new RangeError(`an integer of more than ${MAX_LONG_BYTES} bytes${this.place()}`);
+    if (size > MAX_LONG1_BYTES) this.u32(Op.LONG4, size);
+    else {
+      out.reserve(2);
+      out.pair(Op.LONG1, size);
+    }
+    out.reserve(size);
+    putInteger(out.bytes, out.pos, size, value);
+    out.pos += size;
   }
 
   protected override object(value: object): void {
@@ -112,6 +116,7 @@ export abstract class ObjectWriter extends PickleWriter {
         if (count > 0) this.op(Op.SETITEMS);
         this.op(Op.MARK);
       }
+      this.checkHash(key, 'a key of a dict');
       this.enter(shown(key));
       this.value(key);
       this.value(value);
@@ -119,6 +124,12 @@ export abstract class ObjectWriter extends PickleWriter {
       count++;
     }
     if (count > 0) this.op(count === 1 ? Op.SETITEM : Op.SETITEMS);
+  }
+
+  /** @throws TypeError for what Python cannot look for: it would refuse the whole message. */
+  protected checkHash(value: unknown, as: string): void {
+    const kind = unhashable(value);
+    if (kind !== undefined) throw new TypeError(`Python takes no ${kind} as ${as}${this.place()}`);
   }
 
   /** Calls what lies below the arguments on top, and remembers the result. */
@@ -140,11 +151,6 @@ export abstract class ObjectWriter extends PickleWriter {
     this.item('state', state);
     this.op(Op.BUILD);
   }
-}
-
-function isPlain(value: object): boolean {
-  const prototype: unknown = Object.getPrototypeOf(value);
-  return prototype === Object.prototype || prototype === null;
 }
 
 /** A key as a step of a path. */

@@ -33,6 +33,7 @@ export const Op = {
   NEWTRUE: 0x88,
   NEWFALSE: 0x89,
   LONG1: 0x8a,
+  LONG4: 0x8b,
   BINBYTES: 0x42,
   SHORT_BINBYTES: 0x43,
   SHORT_BINUNICODE: 0x8c,

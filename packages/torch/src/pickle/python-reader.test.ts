@@ -29,6 +29,28 @@ it('reads a call whose arguments are a list, as programs give them', () => {
   expect([udf.args instanceof PyTuple, ...udf.args]).toEqual([true, 1, 2]);
 });
 
+it.each([
+  2n ** 2039n,
+  2n ** 2040n,
+  -(2n ** 2039n),
+  -(2n ** 2039n) - 1n,
+  3n ** 5_000n,
+  -(7n ** 20_000n),
+  2n ** 524_287n - 1n,
+  -(2n ** 524_287n),
+])('an integer of any length is read as it was written: case %#', (value) => {
+  expect(read(writePython(value).bytes) === value).toBe(true);
+});
+
+it('reads types of Python as names, which are factories of dicts and not to be called', () => {
+  const factory = (name: string): Uint8Array =>
+    pickle(global('collections', 'defaultdict'), global('builtins', name), 0x85, 'R');
+  for (const name of ['int', 'float', 'str', 'bool', 'bytes', 'dict', 'tuple', 'object'])
+    expect(read(factory(name))).toMatchObject({ factory: new PyName('builtins', name) });
+  const called = pickle(global('builtins', 'int'), 'K', 1, 0x85, 'R');
+  expect(() => read(called)).toThrow("a pickle calls 'builtins.int', which is not to be called");
+});
+
 describe('names', () => {
   it.each([
     ['os', 'system'],
@@ -359,6 +381,7 @@ describe('damage', () => {
     ['a memo entry that is not there', pickle('h', 0), /memo entry 0 of 0/],
     ['text that is cut off', pickle('X', 5, 0, 0, 0, 'a'), /runs past its end/],
     ['text of four gigabytes', pickle('X', 0xff, 0xff, 0xff, 0xff), /runs past its end/],
+    ['an integer that is cut off', pickle(0x8b, 0, 1, 0, 0, 1), /cut off/],
     ['bytes of 2^63', pickle(0x8e, 0, 0, 0, 0, 0, 0, 0, 0x80), /runs past its end/],
     ['text that is no UTF-8', pickle(0x8c, 1, 0xff), /not UTF-8/],
     ['a name without an end', pickle('cos'), /no end/],
@@ -402,6 +425,12 @@ describe('damage', () => {
     ['the stack', pickle(...Array<string>(50).fill('N')), { maxPickleStack: 40 }, /values on the stack/],
     ['marks', pickle(...Array<string>(50).fill('(')), { maxPickleMarks: 40 }, /marks of a pickle/],
     ['the memo', pickle('N', ...Array<number>(50).fill(0x94)), { maxPickleMemo: 40 }, /memo of a pickle/],
+    [
+      'integers',
+      pickle(0x8b, 1, 0, 1, 0, '\x01'.repeat(65_537)),
+      {},
+      /integer in a pickle \(65537 over the limit of 65536\)/,
+    ],
     ['names', pickle(global('m'.repeat(5_000), 'n')), {}, /name in a pickle \(5000 over the limit of 4096\)/],
   ] as const)('%s are bounded', (_, content, change, message) => {
     expect(() => read(content, limits(change))).toThrow(message);

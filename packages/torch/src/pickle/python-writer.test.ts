@@ -24,13 +24,14 @@ import { readPython } from './python-reader.ts';
 import { writePython } from './python-writer.ts';
 
 /** Any value that Python has, as it comes from there. */
-const { value } = fc.letrec<{ value: unknown; leaf: unknown; key: unknown }>((tie) => ({
+const { value } = fc.letrec<{ value: unknown; leaf: unknown; hashable: unknown; key: unknown }>((tie) => ({
+  hashable: tie('leaf').filter((leaf) => !(leaf instanceof PyByteArray)),
   leaf: fc.oneof(
     fc.constantFrom<unknown>(null, true, false, -0, NaN, Infinity, 0.1, 1e300),
     fc.maxSafeInteger(),
     fc.integer(),
     fc.double({ noInteger: true }),
-    fc.bigInt({ min: -(2n ** 200n), max: 2n ** 200n }).filter((n) => !Number.isSafeInteger(Number(n))),
+    fc.bigInt({ min: -(2n ** 2100n), max: 2n ** 2100n }).filter((n) => !Number.isSafeInteger(Number(n))),
     fc.maxSafeInteger().map((n) => new PyFloat(n)),
     fc.string({ unit: 'binary' }),
     fc.uint8Array({ maxLength: 300 }).map((bytes) => new Uint8Array(bytes)),
@@ -62,8 +63,8 @@ const { value } = fc.letrec<{ value: unknown; leaf: unknown; key: unknown }>((ti
     fc
       .array(fc.tuple(fc.string(), tie('value')), { maxLength: 5 })
       .map((entries) => Object.assign(new PyDefaultDict(entries), { factory: new PyName('capfns', 'f') })),
-    fc.array(tie('leaf'), { maxLength: 5 }).map((items) => new Set(items)),
-    fc.array(tie('leaf'), { maxLength: 5 }).map((items) => new PyFrozenSet(items)),
+    fc.array(tie('hashable'), { maxLength: 5 }).map((items) => new Set(items)),
+    fc.array(tie('hashable'), { maxLength: 5 }).map((items) => new PyFrozenSet(items)),
     fc.array(tie('value'), { maxLength: 5 }).map((items) => Object.assign(PyDeque.from(items), { maxLength: 5 })),
     fc.tuple(tie('value'), tie('value')).map(([a, b]) => new PySlice(a, b)),
     fc
@@ -124,10 +125,38 @@ describe('what has no form', () => {
       'Python has no form for a AsyncGenerator; send an array of what it yields',
     ],
     ['a WeakMap', new WeakMap(), 'Python has no form for a WeakMap'],
-    ['an integer that is too long', [2n ** 2040n], 'an integer of more than 255 bytes at [0]'],
+    ['an integer that is too long', [2n ** 524_288n], 'an integer of more than 65536 bytes at [0]'],
+    ['a list in a set', { x: new Set([[1]]) }, 'Python takes no list as an item of a set at .x'],
+    ['a dict in a frozenset', [new PyFrozenSet([new Map()])], 'Python takes no dict as an item of a set at [0]'],
+    ['a plain object as a key', [new Map([[{}, 1]])], 'Python takes no dict as a key of a dict at [0]'],
+    ['a set as a key', new Map([[new Set(), 1]]), 'Python takes no set as a key of a dict'],
+    ['a bytearray as a key', new Map([[new PyByteArray(1), 1]]), 'Python takes no bytearray as a key of a dict'],
+    [
+      'a list in a tuple as a key',
+      new Map([[PyTuple.of<unknown>(1, [2]), 1]]),
+      'Python takes no list as a key of a dict',
+    ],
   ];
   it.each(cases)('%s is named with its place', (_, v, message) => {
     expect(() => writePython(v)).toThrow(message);
+  });
+
+  it('what Python can hash is a key, and an item of a set', () => {
+    const keys = [
+      1,
+      'a',
+      null,
+      true,
+      1.5,
+      PyTuple.of<unknown>(1, PyTuple.of('b')),
+      new PyFrozenSet([1]),
+      Uint8Array.of(1),
+    ];
+    const other = [new PyName('builtins', 'int'), tensor([1]), new Error('e')];
+    expect(() => writePython([new Set([...keys, ...other]), new Map(keys.map((key) => [key, 1]))])).not.toThrow();
+    let shared: unknown = PyTuple.of(1);
+    for (let i = 0; i < 64; i++) shared = PyTuple.of(shared, shared);
+    expect(() => writePython(new Set([shared]))).not.toThrow();
   });
 
   it('a tuple that contains itself is refused', () => {

@@ -147,6 +147,7 @@ class PythonWriter extends ObjectWriter {
 
   private set(set: ReadonlySet<unknown>): void {
     const items = [...set];
+    for (const item of items) this.checkHash(item, 'an item of a set');
     if (set instanceof PyFrozenSet) {
       this.op(Op.MARK);
       items.forEach((item, i) => this.item(i, item));
