@@ -2,7 +2,7 @@
 import { RemoteError, RpcError, type RpcErrorCode, type WorkerInfo } from '@backwire/rpc';
 import { describeThrown, errorTypeOf, isRpcErrorCode } from '@backwire/rpc/internal';
 import { WireError } from '@backwire/wire/internal';
-import { exceptionOf } from '../pickle/exceptions.ts';
+import { exceptionOf, nameOfError } from '../pickle/exceptions.ts';
 import { NotOfferedError, quoted } from '../pickle/refusal.ts';
 import { PyException, RemoteException } from '../values/objects.ts';
 
@@ -121,7 +121,7 @@ function readable(thrown: unknown): Error {
 
 function nameOf(error: Error): string {
   if (error instanceof PyException) return error.type.name;
-  const { name } = error.constructor;
+  const name = nameOfError(error);
   return /^[A-Za-z_]\w*$/.test(name) ? name : 'Error';
 }
 

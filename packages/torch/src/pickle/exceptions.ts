@@ -38,10 +38,27 @@ function builtin(name: string): PyName {
   return found;
 }
 
+/** Classes that say less of an error than its own `name`, where somebody has given it one. */
+const GENERIC: ReadonlySet<string> = new Set([
+  ...['Error', 'TypeError', 'RangeError', 'SyntaxError', 'ReferenceError', 'URIError', 'EvalError'],
+  ...['AggregateError', 'DOMException'],
+]);
+
+/** What an error is called: its class, or the name that it was given where the class is one of JavaScript's own. */
+export function nameOfError(error: Error): string {
+  const { name, constructor: made } = error;
+  const own = typeof made === 'function' ? made.name : '';
+  return own === '' || (GENERIC.has(own) && name !== '') ? name : own;
+}
+
 /** What Python gets for an error: the class nearest to its own, else RuntimeError with the name of its class in the text. */
 export function exceptionOf(error: Error): { readonly callee: PyName; readonly args: readonly unknown[] } {
-  const { name, message } = error;
-  const own = NEAREST.get(name) ?? (builtinExceptions.has(name) ? name : undefined);
-  if (own !== undefined) return { callee: builtin(own), args: [message] };
+  const { message } = error;
+  const name = nameOfError(error);
+  // A class that is derived from one of JavaScript's own has that one's name as well.
+  for (const each of [name, error.name]) {
+    const nearest = NEAREST.get(each) ?? (builtinExceptions.has(each) ? each : undefined);
+    if (nearest !== undefined) return { callee: builtin(nearest), args: [message] };
+  }
   return { callee: builtin('RuntimeError'), args: [name === 'Error' ? message : `${name}: ${message}`] };
 }
