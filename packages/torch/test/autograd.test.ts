@@ -5,6 +5,9 @@ import { createRRef, remote, type RRef } from '@backwire/rref';
 import { mul, tensor, type Tensor } from '@backwire/tensor';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
+import { idOf } from '../src/autograd/contexts.ts';
+import { failed } from '../src/calls/caller.ts';
+import { writeCommand } from '../src/messages/codec.ts';
 import { group, leave } from './group.ts';
 
 const square = rpcFunction('autograd.square', (x: Tensor) => x.mul(x));
@@ -108,6 +111,30 @@ it('fails in words where there is nothing to go back through', async () => {
       const rref = await rpcSync('n1', weightRRef);
       await expect(rref.backward(id)).rejects.toThrow(/scalar/);
       rref.dispose();
+    }),
+  );
+});
+
+it('a pass that begins with gradients for no message ends, and keeps no other from beginning', async () => {
+  await me.run(() =>
+    context(async (id) => {
+      const x = tensor([3, 4], { requiresGrad: true });
+      const y = (await rpcSync('n1', weigh, [x])).sum();
+      const [to, message] = [me.members.find('n1'), idOf(1, 1_000)];
+      const body = writeCommand({
+        kind: 'backward-autograd-req',
+        gradients: [],
+        context: id,
+        message,
+        retainGraph: false,
+      });
+      const asked = me.caller.tell(to, body, (response) => {
+        throw failed(response, to.worker);
+      });
+      await expect(asked).rejects.toThrow(/gradients for autograd message 1000 came twice, or for none/);
+      expect(agents[1]?.autograd.debugInfo().num_current_backward_passes).toBe(0);
+      await backward(id, [y], { timeoutMs: 5_000 });
+      expect(getGradients(id).get(x)?.toArray()).toEqual([2, 5]);
     }),
   );
 });

@@ -264,8 +264,13 @@ export class TorchAutograd implements Autograd, Wraps {
     // Who begins it here waits until it is over here; the others have brought their part.
     return new Promise<Body>((resolve, reject) => {
       const pass = this.begin(context, [], retain, { resolve: () => resolve(answer), reject });
-      pass.start(false);
-      pass.take(localIn(message), grads);
+      try {
+        pass.start(false);
+        pass.take(localIn(message), grads);
+      } catch (error) {
+        // Gradients for no message begin nothing: else no other pass of this context could.
+        pass.fail(error);
+      }
     });
   }
 
