@@ -4,7 +4,6 @@ import { nearestName } from '@backwire/rpc/internal';
 import { codeOf, LaunchError, UsageError } from './errors.ts';
 import { describeFlags, parseFlags, strayFlag, type ParsedFlags } from './flags.ts';
 import { launch } from './launch.ts';
-import { UNREAD_MS } from './limits.ts';
 import { consoleOf } from './output.ts';
 import { watchStarter } from './parent.ts';
 import { launchOptions, processesOf } from './run-command.ts';
@@ -28,6 +27,18 @@ flags, written with dashes or underscores, each also read from PET_<NAME>:
  * @param argv what follows the command's name.
  */
 export async function main(argv: readonly string[]): Promise<number> {
+  return (await runCommandLine(argv)).exitCode;
+}
+
+/** What the command came to. */
+export interface CommandEnd {
+  readonly exitCode: number;
+  /** A signal ended it, or who had started it is gone: whoever reads what it says may be, too. */
+  readonly wasStopped: boolean;
+}
+
+/** As `main`, for the program that is nothing but the command. */
+export async function runCommandLine(argv: readonly string[]): Promise<CommandEnd> {
   // Nobody has to read what is said (`| head`).
   for (const stream of [process.stdout, process.stderr]) consoleOf(stream);
   try {
@@ -35,19 +46,19 @@ export async function main(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof UsageError) {
       process.stderr.write(`backwire: ${error.message}\nSee 'backwire run --help'.\n`);
-      return 2;
+      return { exitCode: 2, wasStopped: false };
     }
     if (error instanceof LaunchError) {
       const advice =
         codeOf(error.cause) === 'EADDRINUSE' ? '; choose another with --master-port, or use --standalone' : '';
       process.stderr.write(`backwire: ${error.message}${advice}\n`);
-      return 1;
+      return { exitCode: 1, wasStopped: false };
     }
     throw error;
   }
 }
 
-async function dispatch(argv: readonly string[]): Promise<number> {
+async function dispatch(argv: readonly string[]): Promise<CommandEnd> {
   const [command, ...rest] = argv;
   switch (command) {
     case 'run':
@@ -57,7 +68,7 @@ async function dispatch(argv: readonly string[]): Promise<number> {
     case '--help':
     case '-h':
       process.stdout.write(`${USAGE}${describeFlags()}\n`);
-      return command === undefined ? 2 : 0;
+      return { exitCode: command === undefined ? 2 : 0, wasStopped: false };
     default: {
       const near = nearestName(command, COMMANDS);
       const advice = near === undefined ? '' : `did you mean '${near}'? `;
@@ -66,11 +77,11 @@ async function dispatch(argv: readonly string[]): Promise<number> {
   }
 }
 
-async function run(argv: readonly string[]): Promise<number> {
+async function run(argv: readonly string[]): Promise<CommandEnd> {
   const flags = parseFlags(argv, process.env);
   if (flags.values.get('help') === 'true') {
     process.stdout.write(`${USAGE}${describeFlags()}\n`);
-    return 0;
+    return { exitCode: 0, wasStopped: false };
   }
   const stray = strayFlag(flags.args);
   if (stray !== undefined)
@@ -88,21 +99,7 @@ async function run(argv: readonly string[]): Promise<number> {
     process.stderr.write(`backwire: the logs are in ${options.logDir}\n`);
   const result = await launch(options).finally(unwatch);
   if (result.report !== undefined) process.stderr.write(`${result.report}\n`);
-  const isStopped = result.failure === undefined && result.exitCode > 128;
-  if (isStopped) endUnread(result.exitCode);
-  return result.exitCode;
-}
-
-/** Told to end: what is written and nobody reads does not keep this process. */
-function endUnread(exitCode: number): void {
-  const unread = (): number => process.stdout.writableLength + process.stderr.writableLength;
-  let before = unread();
-  const timer = setInterval(() => {
-    const now = unread();
-    if (now > 0 && now === before) process.exit(exitCode);
-    before = now;
-  }, UNREAD_MS);
-  timer.unref();
+  return { exitCode: result.exitCode, wasStopped: result.failure === undefined && result.exitCode > 128 };
 }
 
 /** A scheduler counts only where the command line does not say otherwise. */

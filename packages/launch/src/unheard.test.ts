@@ -20,8 +20,8 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function start(argv: readonly string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
-  const flags = ['--import', 'tsx', '--conditions=@backwire/source', join(root, 'test/command.ts')];
+function start(argv: readonly string[], env: NodeJS.ProcessEnv = {}, program = 'test/command.ts'): ChildProcess {
+  const flags = ['--import', 'tsx', '--conditions=@backwire/source', join(root, program)];
   return spawn(process.execPath, [...flags, ...argv], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -74,6 +74,18 @@ describe('output that nobody reads', { timeout: 60_000 }, () => {
       const run = launch({ program, processes: 2, execArgv: [], stdout, signal: controller.signal });
       expect(await Promise.race([run, sleep(15_000)])).toMatchObject({ exitCode: 143 });
     }
+  });
+
+  it('ends no process that has called the command as a function and goes on', async () => {
+    const child = start(['run', '--standalone', '--nproc-per-node', '2', flood()], {}, 'test/caller.ts');
+    let said = '';
+    child.stderr?.on('data', (chunk: Buffer) => (said += chunk.toString()));
+    await new Promise((done) => child.stdout?.once('data', done));
+    child.stdout?.pause();
+    await sleep(500);
+    child.kill('SIGTERM');
+    expect(await Promise.race([endOf(child), sleep(30_000)]), said).toBe(7);
+    expect(said).toContain('still here after 143');
   });
 
   it('is waited for as long as it is read, if slowly', async () => {
