@@ -100,7 +100,7 @@ class Attempt {
         command: options.command,
         env: { ...secretFile(options), ...options.env, ...options.round.env, ...place },
         inheritStdout: options.inherit.has(rank),
-        output: this.outputOf(localRank, label),
+        output: this.outputOf(rank, localRank, label),
       },
       (ended, end) => this.left(ended, end, n),
     );
@@ -111,7 +111,7 @@ class Attempt {
     options.onStart?.({ rank, label, pid: worker.pid });
   }
 
-  private outputOf(localRank: number, label: string): WorkerOutput {
+  private outputOf(rank: number, localRank: number, label: string): WorkerOutput {
     const { options } = this;
     const shown = options.shown(localRank);
     const redirected = options.redirects?.(localRank);
@@ -119,7 +119,8 @@ class Attempt {
     const out = { stdout: consoleOf(options.stdout), stderr: consoleOf(options.stderr) };
     let files: LogFiles | undefined;
     if (options.logFolder !== undefined) {
-      const folder = join(options.logFolder, `attempt_${options.round.round}`, String(localRank));
+      // By rank, which no worker of another host has: all of them may write to one file system.
+      const folder = join(options.logFolder, `attempt_${options.round.round}`, String(rank));
       files = new LogFiles(
         folder,
         (error) => void options.stderr.write(`backwire: cannot write the logs of ${label}: ${messageOf(error)}\n`),

@@ -65,7 +65,7 @@ export interface LaunchOptions {
   redirects?: StreamsOf;
   /** Output that goes to files as well. @default none */
   tee?: StreamsOf;
-  /** Where those files go: `<logDir>/<runId>/attempt_<n>/<localRank>/stdout.log`, which are appended to. Needed with `redirects` or `tee`. */
+  /** Where those files go: `<logDir>/<runId>/attempt_<n>/<rank>/stdout.log`, which are appended to. Needed with `redirects` or `tee`. */
   logDir?: string;
   /** Where the workers' output goes. @default process.stdout and process.stderr */
   stdout?: Writable;

@@ -1,6 +1,8 @@
 /** @file Groups over several hosts, each a launcher of its own; here the hosts are one. */
 import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
@@ -71,6 +73,23 @@ describe('several hosts', { timeout: 180_000 }, () => {
       [0, ''],
     ]);
     expect(ended.flatMap(({ stdout }) => ranksIn(stdout)).sort()).toEqual(['0', '1']);
+  });
+
+  it('write the output of each worker to a file of its own, also into one folder', async () => {
+    const logs = mkdtempSync(join(tmpdir(), 'backwire-logs-'));
+    const endpoint = `127.0.0.1:${await freePort()}`;
+    const flags = ['--nnodes', '2', '--nproc-per-node', '2', '--redirects', '3', '--log-dir', logs];
+    const place = ['--rdzv-backend', 'c10d', '--rdzv-endpoint', endpoint];
+    const ended = await Promise.all([0, 1].map(() => new Host([...flags, ...place, worker, 'env']).finished));
+    expect(ended.map((one) => [one.code, errorsIn(one)])).toEqual([
+      [0, ''],
+      [0, ''],
+    ]);
+    const written = ['0', '1', '2', '3'].map((rank) =>
+      ranksIn(readFileSync(join(logs, 'run/attempt_0', rank, 'stdout.log'), 'utf8')),
+    );
+    expect(written).toEqual([['0'], ['1'], ['2'], ['3']]);
+    rmSync(logs, { recursive: true });
   });
 
   it('all stop when a worker of one fails, and all say which', async () => {
