@@ -69,7 +69,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   readonly liveness: Readonly<Liveness>;
   readonly logger: Logger;
   readonly slabs = new SlabPool();
-  readonly observers = new Observers();
+  readonly observers = new Observers(() => this.logger);
   readonly extensions: ExtensionChain;
   readonly deviceMaps: DeviceMaps;
   readonly faults: FaultInjector;

@@ -29,7 +29,7 @@ export interface ObservedHandler {
 }
 
 /**
- * Sees calls begin and end, on both sides. It is called on the way of every call: it must not throw, must not keep the records it is
+ * Sees calls begin and end, on both sides. It is called on the way of every call: it has no business to throw, must not keep the records it is
  * given, and never sees arguments or results.
  */
 export interface CallObserver {

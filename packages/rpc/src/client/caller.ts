@@ -158,11 +158,11 @@ export class Caller {
       else this.writer.writeMessage(call, FrameFlag.ONEWAY, message, options);
     } catch (error) {
       this.calls.undelivered(call);
-      followed?.settled?.({ error });
+      if (followed !== undefined) this.environment.extensions.settled(followed, { error });
       throw error;
     }
     // Nobody hears of its end: whoever follows it has seen all there is.
-    followed?.settled?.({});
+    if (followed !== undefined) this.environment.extensions.settled(followed, {});
   }
 
   /** The time a call may take: its own, no more than the rest of the handler's it is made in. 0 = no limit. @throws RangeError */
@@ -200,7 +200,7 @@ export class Caller {
     } catch (error) {
       this.calls.takeBack(peer, encoded);
       nameCall(error, form.label.name, peer.worker, callSite(form.above));
-      follower?.settled?.({ error });
+      if (follower !== undefined) this.environment.extensions.settled(follower, { error });
       answer.reject(error);
       return undefined;
     }
@@ -214,7 +214,8 @@ export class Caller {
       if (delayMs > 0) this.later(call, what, delayMs, flags);
       else this.write(call, what, flags);
       this.calls.watchDeadline(call);
-      followed?.started?.((reason) => this.calls.abort(call.id, reason));
+      if (followed !== undefined)
+        this.environment.extensions.started(followed, (reason) => this.calls.abort(call.id, reason));
       return call;
     } catch (error) {
       const taken = this.calls.take(call.id);

@@ -128,7 +128,8 @@ export class OpenCalls {
 
   resolve(call: PendingCall, value: unknown, reply: Message | undefined): void {
     this.environment.observers.current?.settled?.(call, undefined);
-    call.follower?.settled?.(reply === undefined ? {} : { reply });
+    if (call.follower !== undefined)
+      this.environment.extensions.settled(call.follower, reply === undefined ? {} : { reply });
     call.answer.resolve(value);
   }
 
@@ -136,7 +137,7 @@ export class OpenCalls {
     this.failures++;
     nameCall(error, call.label.name, call.peer.worker, call.site);
     this.environment.observers.current?.settled?.(call, error);
-    call.follower?.settled?.({ error });
+    if (call.follower !== undefined) this.environment.extensions.settled(call.follower, { error });
     call.answer.reject(error);
   }
 

@@ -1,10 +1,10 @@
 /** @file One outgoing call that is not settled. */
 import type { CurrentScope } from '@backwire/tensor/internal';
-import type { Message } from '@backwire/wire';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import type { CallSite } from './call-sites.ts';
 import type { CallLabel } from '../base/observed-call.ts';
+import type { CallOutcome } from '../extensions/extension.ts';
 import type { Ticket } from '../session/send-queue.ts';
 import type { Peer } from '../session/peer.ts';
 import type { InboundCall } from '../server/inbound-call.ts';
@@ -46,7 +46,7 @@ export interface StreamAnswer extends Answer {
 /** What follows a call on behalf of an extension. */
 export interface CallFollower {
   readonly gradless?: boolean;
-  settled?(outcome: { readonly reply?: Message; readonly error?: unknown }): void;
+  settled?(outcome: CallOutcome): void;
 }
 
 /** What only few calls have. */

@@ -6,6 +6,7 @@ import type { Environment, ValueContext } from '../base/environment.ts';
 import type { Logger } from '../base/options.ts';
 import { RpcError } from '../base/errors.ts';
 import type {
+  CallOutcome,
   Extension,
   ExtensionHost,
   ExtensionInternals,
@@ -120,6 +121,16 @@ export class ExtensionChain {
       throw error;
     }
     return current;
+  }
+
+  /** Tells who follows a call how it ended. */
+  settled(follower: Pick<Followed, 'settled'>, outcome: CallOutcome): void {
+    this.guard('settled', () => follower.settled?.(outcome));
+  }
+
+  /** Tells who follows a call that it was opened. */
+  started(follower: Pick<Followed, 'started'>, cancel: (reason: unknown) => void): void {
+    this.guard('started', () => follower.started?.(cancel));
   }
 
   response(from: WorkerInfo, reply: Message): Message {
@@ -288,12 +299,18 @@ function follow(next: Followed, before: Followed): Followed {
   return {
     ...next,
     settled: (outcome) => {
-      own.settled?.(outcome);
-      earlier.settled?.(outcome);
+      try {
+        own.settled?.(outcome);
+      } finally {
+        earlier.settled?.(outcome);
+      }
     },
     started: (cancel) => {
-      earlier.started?.(cancel);
-      own.started?.(cancel);
+      try {
+        earlier.started?.(cancel);
+      } finally {
+        own.started?.(cancel);
+      }
     },
   };
 }

@@ -27,10 +27,16 @@ export interface MessageOptions extends CallOptions {
   readonly label?: CallLabel | undefined;
 }
 
+/** How a call ended, for those who follow it. */
+export interface CallOutcome {
+  readonly reply?: Message;
+  readonly error?: unknown;
+}
+
 /** What a `request` hook of this project may add to what it returns. */
 export interface Followed extends Outgoing {
   /** Called once when the call settles, whatever way, before its promise does. */
-  readonly settled?: (outcome: { readonly reply?: Message; readonly error?: unknown }) => void;
+  readonly settled?: (outcome: CallOutcome) => void;
   /** Tensors in the items of a stream need no gradients, whatever they did where they come from. */
   readonly gradless?: boolean;
   /** Called once when the call has been opened; `cancel` fails it with `reason`. */

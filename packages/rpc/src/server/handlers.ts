@@ -104,7 +104,10 @@ export class Handlers implements StreamHost {
   }
 
   fail(call: InboundCall, error: unknown): void {
-    if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
+    if (call.answered) {
+      // Something of ours broke after the answer: its caller has that.
+      this.environment.logger.error({ error, name: call.definition?.name }, 'a call failed after its answer');
+    } else if (!call.aborted && (call.flags & FrameFlag.ONEWAY) === 0) {
       this.answers.error(call, isSystem(error) ? encodeSystemError(error) : encodeThrown(error));
     } else if ((call.flags & FrameFlag.ONEWAY) !== 0) {
       this.warnOneway(call, error);

@@ -104,6 +104,8 @@ export class InboundCall implements CallContext, Claim {
   digest = '';
   /** Whether its handler has looked at its limits, or has made calls that have them: it may have done less than it would have. */
   watched = false;
+  /** Whether its answer is on its way: there is no other. */
+  answered = false;
   /** Whether its stream has begun: the end of that is its answer. */
   streamed = false;
   /** Items the consumer of a stream allows. */

@@ -63,6 +63,7 @@ export class ReplyWriter {
       draft.table = context.header;
       draft.plan = plan;
       sender.end(draft);
+      if (kind !== FrameKind.STREAM_ITEM) call.answered = true;
     } catch (error) {
       plan?.release();
       draft.abort();
@@ -128,6 +129,7 @@ export class ReplyWriter {
       draft.table = reply.header;
       draft.plan = plan;
       sender.end(draft);
+      call.answered = true;
     } catch (error) {
       plan?.release();
       draft?.abort();
@@ -155,6 +157,7 @@ export class ReplyWriter {
       draft.messageType = MessageType.EXCEPTION;
       draft.callId = call.id;
       sender.end(draft);
+      call.answered = true;
     } catch (error) {
       draft.abort();
       this.environment.logger.error({ error }, 'an error could not be sent');
