@@ -56,6 +56,17 @@ describe('a store that was given', () => {
 /** What a broken store does in place of one answer. */
 const KINDS = ['never', 'late', 'bytes', 'type', 'empty', 'large', 'names', 'number', 'fails'] as const;
 
+/** One that is none, or yields what is no change, and ends, throws or never does anything. */
+function oddWatch(random: Random): unknown {
+  const one = random.pick([null, 'put', {}, { type: 'put', key: 'k' }, { type: 'resync', key: '' }]);
+  const odd = async function* (): AsyncGenerator<unknown> {
+    for (let i = random.int(0, 3); i > 0; i--) yield one;
+    if (random.chance(0.3)) throw new Error('the store is broken');
+    if (random.chance(0.5)) await new Promise(() => undefined);
+  };
+  return random.chance(0.2) ? one : odd();
+}
+
 function broken(random: Random, kinds: readonly (typeof KINDS)[number][], rate: number): Store {
   const other = (value: unknown): unknown => {
     switch (random.pick(kinds)) {
@@ -89,6 +100,7 @@ function broken(random: Random, kinds: readonly (typeof KINDS)[number][], rate: 
     get: (store, name) => {
       const value = Reflect.get(store, name) as unknown;
       if (typeof value !== 'function') return value;
+      if (name === 'watch' && random.chance(rate)) return () => oddWatch(random);
       if (name === 'watch' || name === 'close') return value.bind(store) as unknown;
       return async (...given: unknown[]): Promise<unknown> => {
         const answer = (await Reflect.apply(value, store, given)) as unknown;

@@ -340,7 +340,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     faults,
     deviceMaps,
     security,
-    store: opened.owned ? opened.store : givenStore(opened.store),
+    store: opened.owned ? opened.store : givenStore(opened.store, logger),
     storeOwned: opened.owned,
     knock: around.knock,
     isGone: (member) => member.host === host && around.isProcessGone(member.pid),

@@ -47,6 +47,8 @@ export class Entrance {
     const { keys, lease } = this.options;
     const stop = new AbortController();
     const looked = keys.watchWish(life, stop.signal);
+    // It may fail before it is waited for.
+    looked.catch(() => undefined);
     try {
       await keys.wish(life, wish, lease);
       let until = performance.now() + PATIENCE_MS;
@@ -71,7 +73,6 @@ export class Entrance {
       return 'alone';
     } finally {
       stop.abort();
-      looked.catch(() => undefined);
     }
   }
 

@@ -1,11 +1,12 @@
 /** @file A store that a program gave: what it answers is looked at before it is used. */
 import { RpcError } from '../base/errors.ts';
-import { show } from '../base/options.ts';
-import type { Lease, Store } from './store.ts';
+import { show, type Logger } from '../base/options.ts';
+import { GivenWatch } from './given-watch.ts';
+import type { Lease, Store, StoreEvent } from './store.ts';
 import { canTicket } from './ticket.ts';
 
 /** `store`, which fails 'failed-precondition' where it answers with something of another kind than a store does. */
-export function givenStore(store: Store): Store {
+export function givenStore(store: Store, logger: Logger): Store {
   const due = <T>(answer: T, asked: string, kind: string, isOne: boolean): T => {
     if (isOne) return answer;
     const text = `the store that was given answered ${show(answer)} to ${asked}, where ${kind} is due`;
@@ -37,7 +38,22 @@ export function givenStore(store: Store): Store {
         found instanceof Map && [...found].every(([key, value]) => typeof key === 'string' && isBytes(value));
       return due(found, `list('${prefix}')`, 'a Map of names and Uint8Arrays', isOne);
     },
-    watch: (prefix, options) => store.watch(prefix, options),
+    watch: (prefix, options) => {
+      const begin = (): AsyncIterator<unknown> => {
+        const events: unknown = store.watch(prefix, options);
+        const own = isObject(events) ? events[Symbol.asyncIterator] : undefined;
+        due(events, `watch('${prefix}')`, 'an async iterable', typeof own === 'function');
+        const iterator = (own as () => AsyncIterator<unknown>).call(events);
+        return due(iterator, `the iteration of watch('${prefix}')`, 'an object with next', isIterator(iterator));
+      };
+      const check = (result: unknown): IteratorResult<StoreEvent> => {
+        const isOne = isObject(result) && (result['done'] === true || isEvent(result['value']));
+        const shown = isObject(result) ? result['value'] : result;
+        due(shown, `watch('${prefix}')`, 'a change with type, key and value', isOne);
+        return result as IteratorResult<StoreEvent>;
+      };
+      return new GivenWatch({ prefix, signal: options?.signal, logger, begin, check });
+    },
     lease: async (ttlMs) => {
       const lease = await store.lease(ttlMs);
       return due(lease, 'lease()', 'an object with lost and revoke', isLease(lease));
@@ -48,7 +64,7 @@ export function givenStore(store: Store): Store {
   return Object.assign(answered, { ticket: (lease: Lease, ageKey: string) => store.ticket(lease, ageKey) });
 }
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+function isObject(value: unknown): value is Readonly<Record<string | symbol, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
@@ -58,6 +74,15 @@ function isBytes(value: unknown): boolean {
 
 function isValue(value: unknown): boolean {
   return value === undefined || isBytes(value);
+}
+
+function isIterator(value: unknown): boolean {
+  return isObject(value) && typeof value['next'] === 'function';
+}
+
+function isEvent(value: unknown): boolean {
+  if (!isObject(value) || typeof value['key'] !== 'string') return false;
+  return value['type'] === 'put' ? isBytes(value['value']) : value['type'] === 'delete' || value['type'] === 'resync';
 }
 
 function isLease(value: unknown): boolean {
