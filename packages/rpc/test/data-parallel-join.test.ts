@@ -97,6 +97,59 @@ describe('join() of several models', () => {
     await until(() => openMeetings(cluster) === 0, 'nothing waits');
   });
 
+  it.each([
+    ['one worker leaves a model out', [[0, 1], [0], [0, 1]]],
+    [
+      'one worker names another one',
+      [
+        [0, 1],
+        [0, 2],
+        [0, 1],
+      ],
+    ],
+    ['the order differs too', [[0, 1], [1], [1, 0]]],
+  ])('tells all where %s, whichever they make passes with', async (_, named) => {
+    for (const begin of [0, 1])
+      for (const passes of [0, 1, 3]) {
+        const outcomes = await Promise.all(
+          cluster.agents.map(async (__, rank) => {
+            const made = [replica(rank), replica(rank), replica(rank)];
+            const [first, ...beside] = (named[rank] as number[]).map((model) => made[model]) as [Replica, ...Replica[]];
+            const loop = async (): Promise<void> => {
+              const all = [first, ...beside];
+              for (let i = 0; i < passes; i++) {
+                const model = all[(begin + i) % all.length] as Replica;
+                await model.backward(model.forward(1));
+              }
+            };
+            return first.join(loop, ...beside).catch((error: unknown) => error as Error);
+          }),
+        );
+        for (const outcome of outcomes)
+          expect((outcome as Error).message).toMatch(
+            /join\(\) was called with other models on workers? 'w\d'(, 'w\d')* than here|makes no further pass.*join\(\) was called with other models/,
+          );
+        expect(outcomes.filter((outcome) => (outcome as Error).message.startsWith('join()')).length).toBeGreaterThan(0);
+        await until(() => openMeetings(cluster) === 0, 'nothing waits');
+      }
+  });
+
+  it('of groups that overlap may differ where the others have no part', async () => {
+    const ends = await Promise.all(
+      cluster.agents.map(async (agent, rank) => {
+        const whole = replica(rank);
+        if (rank === 2) return whole.join(() => Promise.resolve(rank));
+        const group = processGroup({ agent, workers: ['w0', 'w1'] });
+        const part = new nn.DistributedDataParallel(new One(), { group });
+        return whole.join(async () => {
+          if (rank === 1) await part.backward(part.forward(1));
+          return rank;
+        }, part);
+      }),
+    );
+    expect(ends).toEqual([0, 1, 2]);
+  });
+
   it('refuses models of one process group, whose passes come in one order, and one that is joined already', async () => {
     const group = processGroup({ agent: cluster.at(0) });
     const [one, other] = [0, 1].map(() => new nn.DistributedDataParallel(new One(), { group })) as [Replica, Replica];

@@ -39,11 +39,16 @@ export async function agreeOn(
   // All members have found the same, and ask each other.
   const mark = marks[other] as number;
   const all = await sumOf(group, oneOf(group, mark), calls, { ...tags, bucket: `who differs in ${which}` });
-  const others = all.flatMap((one, rank) => (one === mark ? [] : [`'${calls.workers?.[rank] ?? `rank ${rank}`}'`]));
+  const others = othersText(all, mark, calls);
   const [name, { shape, dtype, requiresGrad }] = tensors[other] as Named[number];
   const here = `has shape [${shape.join(', ')}] and dtype ${dtype} here${isBuffer || requiresGrad ? '' : ', and needs no gradient'}`;
-  const text = `the replicas of this group differ in ${which} of ${of}, '${name}', which ${here}, and is another on ${others.join(', ')}`;
+  const text = `the replicas of this group differ in ${which} of ${of}, '${name}', which ${here}, and is another on ${others}`;
   throw new Error(text);
+}
+
+/** The names of the members that have brought another number than this one. */
+export function othersText(all: readonly number[], own: number, { workers }: Calls): string {
+  return all.flatMap((one, rank) => (one === own ? [] : [`'${workers?.[rank] ?? `rank ${rank}`}'`])).join(', ');
 }
 
 /** What a member brings, when the others are to know each member's: zeros in the places of the others. */

@@ -1,6 +1,6 @@
 /** @file The exchanges of one replica: one after the other, each failed on all workers when it is on one, and none after that. */
 import { currentExchange, inExchange, type ReplicaSeat, type Room } from './exchange.ts';
-import { MOST_ROOM, seatIn, type SeatingGroup } from './replica-seats.ts';
+import { LooseSeat, MOST_ROOM, seatIn, type SeatingGroup } from './replica-seats.ts';
 import type { Tags, Turn } from './replicas.ts';
 
 /** What an exchange calls. */
@@ -35,6 +35,11 @@ export class Exchanges {
   /** What says to other workers that a value is of this replica. */
   get replica(): number {
     return this.seat?.number ?? 0;
+  }
+
+  /** Its seat, where the group gave one: its members are known then. */
+  get members(): ReplicaSeat | undefined {
+    return this.seat instanceof LooseSeat ? undefined : this.seat;
   }
 
   /** When its passes may run beside those of other replicas. */

@@ -9,6 +9,7 @@ import { agreeOn, oneOf, sumOf } from './agreements.ts';
 import { Bucket, planBuckets, type BucketPlan, type Combined, type GradBucket } from './buckets.ts';
 import { Exchanges, type Calls } from './exchanges.ts';
 import { startInOrder } from './in-order.ts';
+import { agreeOnJoined, markOfJoined } from './joining.ts';
 import { Module, type Callable } from './module.ts';
 import type { ProcessGroup } from './process-group.ts';
 import { partReduceOf, replicas, type PartReduce, type Tags } from './replicas.ts';
@@ -147,6 +148,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    * Inside, each pass asks first who is still there: one more small all-reduce. When `fn` throws, the others are told in their next pass.
    * @param beside other models that are trained in the same loop, each over a process group of its own; the loops make passes with them all
    *   in the same order until they end
+   * @throws Error on all workers where they name different models over the same workers; what `fn` throws
    */
   async join<T>(fn: () => Promise<T>, ...beside: readonly DistributedDataParallel<Module & Callable>[]): Promise<T> {
     const all = [this, ...beside].filter((model) => !model.alone);
@@ -157,16 +159,37 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
         'join() of several models needs a processGroup() for each: passes over one are made in one order',
       );
     for (const model of all) model.joined = { passes: 0 };
+    let first: { readonly error: unknown } | undefined;
+    const fail = (error: unknown): void => {
+      first ??= { error };
+      for (const model of all) model.fail(error);
+    };
+    // Beside the loop, whose passes come after it.
+    const agreed = Promise.all(all.map((model) => model.agreeOnJoined(all)));
+    agreed.catch(fail);
     try {
       const result = await fn();
+      await agreed;
       await Promise.all(all.map((model) => model.exchanges.together(() => model.answerOthers())));
       return result;
     } catch (error) {
-      for (const model of all) model.fail(error);
-      throw error;
+      fail(error);
+      // What the loop threw may be what came of that.
+      throw first?.error;
     } finally {
       for (const model of all) model.joined = undefined;
     }
+  }
+
+  /** This worker joins these models, and the others of the group do, too. */
+  private agreeOnJoined(all: readonly DistributedDataParallel<Module & Callable>[]): Promise<void> {
+    const group = this.group as ProcessGroup;
+    const mark = markOfJoined(
+      this.exchanges,
+      all.map(({ exchanges }) => exchanges),
+    );
+    const tags = this.tagsOf(this.pass, 'models that are joined');
+    return this.exchanges.run((calls) => agreeOnJoined(group, mark, calls, tags));
   }
 
   /** The loop of this worker has ended: answers the passes of the others until theirs have, too. */
