@@ -1,7 +1,7 @@
 /** @file Random numbers: the published vectors, one stream a seed, and the right distributions. */
 import { describe, expect, it } from 'vitest';
-import { imag, manualSeed, nn, rand, randint, randn, randperm, real } from './index.ts';
-import { philox } from './random.ts';
+import { bernoulli, imag, manualSeed, nn, ones, rand, randint, randn, randperm, real } from './index.ts';
+import { Generator, philox } from './random.ts';
 
 describe('philox', () => {
   it('gives the known answers of Random123', () => {
@@ -13,6 +13,55 @@ describe('philox', () => {
     expect([...out]).toEqual([0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]);
     philox(Uint32Array.of(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344), 0xa4093822, 0x299f31d0, out);
     expect([...out]).toEqual([0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1]);
+  });
+});
+
+describe('chances', () => {
+  /** Words in place of random ones. */
+  class Given extends Generator {
+    private readonly words: number[];
+    constructor(...words: number[]) {
+      super(0);
+      this.words = words;
+    }
+    override next(): number {
+      return this.words.shift() as number;
+    }
+  }
+  const half = 2 ** 31;
+
+  it.each([
+    [1e-9, [0, half, 0], false],
+    [1e-9, [0, 2 ** 24, 0], true],
+    [1e-9, [256], false],
+    [1 - 1e-9, [2 ** 32 - 1, half, 0], true],
+    [1 - 1e-9, [2 ** 32 - 1, 2 ** 32 - 1, 0], false],
+    [1 - 1e-9, [2 ** 32 - 257], true],
+    [0, [0, 0, 0], false],
+    [1, [2 ** 32 - 1], true],
+    [0.25, [2 ** 30, 0, 0], false],
+    [0.25, [2 ** 30 - 1], true],
+  ])('of %d are decided by as many bits as it takes: by %j', (probability, words, found) => {
+    expect(new Given(...words).chance(probability)).toBe(found);
+  });
+
+  it('are those of all that fall by them', () => {
+    // The last word is below 256: a 24-bit number of it is zero.
+    const [seed, words] = [20_524, 1_553];
+    const generator = new Generator(seed);
+    for (let i = 1; i < words; i++) generator.next();
+    expect(generator.next()).toBeLessThan(256);
+    const all = ones([words], { dtype: 'float64' });
+    const draws = [
+      () => bernoulli(all.mul(1e-12)),
+      () => all.clone().bernoulli_(1e-12),
+      () => all.clone().bernoulli_(all.mul(1e-12)),
+      () => new nn.Dropout(1 - 1e-12).forward(all),
+    ];
+    for (const draw of draws) {
+      manualSeed(seed);
+      expect(Number(draw().ne(0).any().item())).toBe(0);
+    }
   });
 });
 

@@ -101,6 +101,17 @@ export class Generator {
     return ((this.next() >>> 11) * 2 ** 32 + this.next()) * 2 ** -53;
   }
 
+  /**
+   * True with this probability, however small: one in ten thousand million is no multiple of 2^-24. What 24 bits leave open, which
+   * happens once in sixteen million times, further ones decide.
+   */
+  chance(probability: number): boolean {
+    const drawn = this.next() >>> 8;
+    const due = probability * 2 ** 24;
+    const whole = Math.floor(due);
+    return drawn === whole ? this.uniformDouble() < due - whole : drawn < whole;
+  }
+
   /** Uniform whole number in [0, n), for n up to 2^53: without bias. */
   below(n: number): number {
     if (n > 2 ** 32) {
@@ -268,8 +279,13 @@ export function randperm<D extends DType = 'int64'>(n: number, options: CreateOp
 
 /** 1 with the given probability, else 0, in the shape and dtype of `t`. */
 export function bernoulliLike(t: Tensor, probability: number): Tensor {
-  const values = Float32Array.from({ length: t.size }, () => (generator.uniform() < probability ? 1 : 0));
+  const values = Float32Array.from({ length: t.size }, () => (generator.chance(probability) ? 1 : 0));
   return fromArray(encode(values, t.dtype), t.dtype, t.shape);
+}
+
+/** For each probability 1 or 0. */
+export function chances(probabilities: ArrayLike<number>): Float64Array {
+  return Float64Array.from(probabilities, (probability) => (generator.chance(probability) ? 1 : 0));
 }
 
 /** `n` numbers uniform in [0, 1). */

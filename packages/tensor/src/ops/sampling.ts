@@ -5,7 +5,7 @@ import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { observedCreation } from '../observed.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { rand, randn, uniforms } from '../random.ts';
+import { bernoulliLike, chances, rand, randn, uniforms } from '../random.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { check, each, FLOAT, FLOATING, REAL } from './takes.ts';
@@ -58,15 +58,7 @@ export const bernoulli = named('aten::bernoulli', (p: Tensor): Tensor => {
   check('bernoulli', each(FLOAT), [p]);
   const odds = decode(readArray(p), p.dtype);
   if (odds.some((v) => !(v >= 0 && v <= 1))) throw new RangeError('Expected p_in >= 0 && p_in <= 1 to be true');
-  const draws = uniforms(p.size);
-  return fromArray(
-    encode(
-      draws.map((u, i) => (u < odds[i]! ? 1 : 0)),
-      p.dtype,
-    ),
-    p.dtype,
-    p.shape,
-  );
+  return fromArray(encode(chances(odds), p.dtype), p.dtype, p.shape);
 });
 
 /** Fills `t` with 1 with the given probability, else with 0. */
@@ -74,7 +66,7 @@ export const bernoulli_ = named('aten::bernoulli_', <T extends Tensor>(t: T, p: 
   check('bernoulli_', each(REAL), [t]);
   if (typeof p === 'number' && !(p >= 0 && p <= 1))
     throw new RangeError(`bernoulli_ expects p to be in [0, 1], but got p=${p}`);
-  sweep(() => t.copy_(typeof p === 'number' ? rand(t.shape).lt(p) : rand(t.shape).lt(p.detach())));
+  sweep(() => t.copy_(typeof p === 'number' ? bernoulliLike(t, p) : bernoulli(p.detach().expand(t.shape))));
   return t;
 });
 
