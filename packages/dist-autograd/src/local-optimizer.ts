@@ -78,6 +78,7 @@ export const createLocal = systemFunction(
     if (!isOptimizerClass(definition))
       throw systemError(new RpcError('invalid-argument', `${definition.kind} '${name}' is not an optimizer`));
     const values = await Promise.all(params.map((one) => (isGroup(one) ? groupHere(one) : parameterHere(one))));
+    checkEachOnce(values.flatMap((one): readonly Tensor[] => (one instanceof Tensor ? [one] : [...one.params])));
     return new LocalOptimizer(invokeServed(definition, [values, ...args]) as optim.Optimizer, FUNCTIONAL.has(name));
   },
   OPTIMIZERS,
@@ -171,6 +172,19 @@ async function parameterHere(param: unknown): Promise<Tensor> {
     new RpcError(
       'invalid-argument',
       `a parameter of an optimizer is an RRef to a tensor of its worker, got ${isRRef(param) ? `one to ${show(value)}: ask its owner for RRefs to the tensors, as remoteParameters() of a RemoteModule does` : show(param)}`,
+    ),
+  );
+}
+
+/** @throws RpcError 'invalid-argument' for a tensor that two references lead to: each of them would step it. */
+function checkEachOnce(params: readonly Tensor[]): void {
+  const second = params.findIndex((param, i) => params.indexOf(param) !== i);
+  if (second === -1) return;
+  const first = params.indexOf(params[second] as Tensor);
+  throw systemError(
+    new RpcError(
+      'invalid-argument',
+      `parameters ${first} and ${second} of those on one worker are references to one tensor, which an optimizer would step twice: leave one of them out`,
     ),
   );
 }

@@ -307,6 +307,22 @@ describe('DistributedOptimizer', () => {
       await expect(loose(optim.SGD, mixed, { lr: 1 })).rejects.toThrow('parameter 1 is none');
     }));
 
+  it('takes each parameter once, also where two references lead to it', () =>
+    at(0, async () => {
+      const model = remote('w1', Model, [2, 3]);
+      const [one, other] = [await model.rpcSync().weightRRef(), await model.rpcSync().weightRRef()];
+      for (const params of [
+        [one, other],
+        [{ params: [one] }, { params: [other] }],
+        [one, one],
+      ] as RRef<Tensor>[][])
+        await expect(DistributedOptimizer.create(optim.SGD, params, { lr: 0.1 })).rejects.toMatchObject({
+          code: 'invalid-argument',
+          message: expect.stringContaining('parameters 0 and 1 of those on one worker are references to one tensor'),
+        });
+      for (const rref of [model, one, other]) rref.dispose();
+    }));
+
   it('raises what a constructor threw on its owner, and makes none of a class that is no optimiser', () =>
     everywhere(async () => {
       const models = [remote(after(1), MyModule), remote(after(2), MyModule)] as const;

@@ -78,7 +78,8 @@ export class DistributedOptimizer implements Disposable {
    * Makes the optimisers, all owners at once, and waits for them. The parameters of one owner keep their order.
    * @param optimizer a class of `optim`, or one of your own that carries `[rpcName]` and is defined with `rpcClass` on the owners.
    * @param params RRefs to parameters, or groups of them with options of their own: `[{ params, lr: 0.1 }, { params: others }]`.
-   * @throws what a constructor threw on its owner; of several the last in order of the owners' first parameters.
+   * @throws what a constructor threw on its owner; of several the last in order of the owners' first parameters. RpcError
+   *   'invalid-argument' where two of the references lead to one tensor, which PyTorch steps twice.
    */
   static async create<A extends unknown[]>(
     optimizer: OptimizerClass<A>,
