@@ -14,18 +14,21 @@ import type { CollectiveTags, Combine } from './agent/combine.ts';
 import { wholeAgentOf } from './agent/current-agent.ts';
 import type { Place } from './agent/replica-seats.ts';
 import { invalidArgument, RpcError } from './base/errors.ts';
-import { refuseUnknown, show } from './base/options.ts';
+import { GROUP_TIMEOUT_MS } from './base/limits.ts';
+import { checkTimeoutMs, refuseUnknown, show } from './base/options.ts';
 import type { RpcAgent } from './base/rpc-agent.ts';
 import { running } from './calls.ts';
 
-const GROUP_OPTIONS: ReadonlySet<string> = new Set(['workers', 'agent']);
+const GROUP_OPTIONS: ReadonlySet<string> = new Set(['workers', 'timeoutMs', 'agent']);
 const REDUCE_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal', 'tags']);
 const BROADCAST_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal']);
 
 /**
  * The named workers (default: all) as a group that reduces tensors. Every member has to make the same calls in the same order.
- * @param options `workers`: the names of its members, all of the group by default; `agent`
- * @throws RpcError 'invalid-argument' when this worker is not among them.
+ * @param options `workers`: the names of its members, all of the group by default; `timeoutMs`: how long what it is asked for waits
+ *   for the others where nothing else is said, which passes of replicas over it cannot: half an hour by default, as in PyTorch, 0 = no
+ *   limit; `agent`
+ * @throws RpcError 'invalid-argument' when this worker is not among them; RangeError for no time.
  * @example
  * ```ts
  * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-reduce' });
@@ -35,7 +38,9 @@ const BROADCAST_OPTIONS: ReadonlySet<string> = new Set(['timeoutMs', 'signal']);
  * await shutdown();
  * ```
  */
-export function processGroup(options: { workers?: readonly string[]; agent?: RpcAgent } = {}): nn.ProcessGroup {
+export function processGroup(
+  options: { workers?: readonly string[]; timeoutMs?: number; agent?: RpcAgent } = {},
+): nn.ProcessGroup {
   refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
   const agent = wholeAgentOf('process groups', options);
   const everybody = [agent.name, ...agent.members.others().map(({ worker }) => worker.name)];
@@ -46,6 +51,7 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   if (rank < 0) throw invalidArgument(`worker '${agent.name}' is not in the group`);
   type Timed = { timeoutMs?: number | undefined; signal?: AbortSignal | undefined };
   type Options = Timed & { tags?: CollectiveTags | undefined };
+  const limitMs = checkTimeoutMs(options.timeoutMs ?? GROUP_TIMEOUT_MS);
   const { replicas } = agent.collectives;
   // Groups over which replicas were made meet beside each other, as each of them may be used in a loop of its own: in the line of the
   // latest, which is another only where workers have begun anew.
@@ -59,7 +65,13 @@ export function processGroup(options: { workers?: readonly string[]; agent?: Rpc
   };
   const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> => {
     asked();
-    return plain(await running(agent).collectives.meet(what, value, combine, { ...about, line: seated?.line }));
+    return plain(
+      await running(agent).collectives.meet(what, value, combine, {
+        ...about,
+        timeoutMs: about.timeoutMs ?? limitMs,
+        line: seated?.line,
+      }),
+    );
   };
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');

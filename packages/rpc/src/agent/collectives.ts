@@ -263,7 +263,7 @@ export class Collectives implements Collecting {
       };
       // A longer wait than a timer can have is no limit.
       if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS)
-        timer = setTimeout(() => leave((missing) => late(missing, timeoutMs)), timeoutMs);
+        timer = setTimeout(() => leave((missing) => late(key.split('\n')[0] as string, missing, timeoutMs)), timeoutMs);
       const cancelled = (): RpcError => new RpcError('cancelled', 'the collective was cancelled');
       signal.addEventListener('abort', () => leave(cancelled), { once: true });
       this.apply(this.meetings.arrive(key, from, arrival, () => opening ?? { expected: [], survive }));

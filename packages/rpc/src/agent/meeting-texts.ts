@@ -1,5 +1,6 @@
 /** @file What is said of a meeting that waits: who is missing, and what they have not done. */
 import { RpcError } from '../base/errors.ts';
+import { workersText } from '../server/silence.ts';
 
 /** Somebody who is waited for, and the meeting at which they wait themselves. */
 export interface Missing {
@@ -47,8 +48,12 @@ export function checkMissing(found: unknown): Missing[] {
   });
 }
 
-export function late(missing: readonly string[], timeoutMs: number): RpcError {
+/** That the time is up of one who waits; in PyTorch's words where it has some. */
+export function late(meeting: string, missing: readonly string[], timeoutMs: number): RpcError {
   const absent = missing.map((name) => `'${name}'`).join(', ');
-  const text = `Followers [${absent}] timed out in _all_gather after ${(timeoutMs / 1000).toFixed(2)} seconds`;
+  const seconds = (timeoutMs / 1000).toFixed(2);
+  const text = /^(reduce|broadcast)\b/.test(meeting)
+    ? `${workersText(missing)} did not come to ${functionOf(meeting)} within ${seconds} s`
+    : `Followers [${absent}] timed out in _all_gather after ${seconds} seconds`;
   return new RpcError('deadline-exceeded', text, { executed: 'yes' });
 }

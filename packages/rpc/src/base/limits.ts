@@ -96,6 +96,8 @@ export const MAX_CAUSE_TEXT = 4 * KIB;
 export const MAX_THROWN_TEXT = KIB;
 /** Items of a stream that may wait for their consumer: what a producer is let ahead of it. */
 export const MAX_HIGH_WATER_ITEMS = 2 ** 20;
+/** What a process group is asked for waits so long for the others where nothing else is said: as long as PyTorch's groups on the cpu. */
+export const GROUP_TIMEOUT_MS = 30 * 60_000;
 /** A wait of the program that lasts so long is told, */
 export const SILENCE_MS = 10_000;
 /** and again after so long; */
