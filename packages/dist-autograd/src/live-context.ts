@@ -20,6 +20,8 @@ export class LiveContext extends Context<SendRpcBackward, RecvRpcBackward> {
   readonly gradients = new GradientStore();
   /** Who waits for the pass in progress; at its origin. */
   waiting: PassEnd | undefined;
+  /** What the pass in progress here waits for, in words, by its tokens. */
+  readonly waitsFor = new Map<number, string>();
   /** Gradients that went with answers: freed when those have certainly been written. */
   private parting: Tensor[] = [];
   /** Replicated modules that ran in this context here. */

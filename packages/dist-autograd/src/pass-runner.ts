@@ -128,7 +128,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       });
       parts.push({ type: MessageType.AUTOGRAD_DISCOVER_REQ, payload, tensors: [] });
     }
-    this.ask(to, token, parts);
+    this.ask(context, to, token, parts);
   }
 
   backwardTo(
@@ -139,7 +139,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     options: PassOptions,
   ): void {
     const payload = encodeBackward({ context: context.ref, pass, options, message, present: presenceOf(grads) });
-    this.ask(to, token, [{ type: MessageType.BACKWARD_AUTOGRAD_REQ, payload, tensors: thereOf(grads) }]);
+    this.ask(context, to, token, [{ type: MessageType.BACKWARD_AUTOGRAD_REQ, payload, tensors: thereOf(grads) }]);
   }
 
   drop(grads: Grads): void {
@@ -158,10 +158,13 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       context.replicas.combine(graph as GraphTask),
     );
     if (combined === undefined) return false;
-    combined.then(
-      () => this.machine.onAck(token),
-      (error: unknown) => this.machine.onNack(token, failureOf(error)),
-    );
+    context.waitsFor.set(token, 'the groups of its replicated models');
+    combined
+      .finally(() => context.waitsFor.delete(token))
+      .then(
+        () => this.machine.onAck(token),
+        (error: unknown) => this.machine.onNack(token, failureOf(error)),
+      );
     return true;
   }
 
@@ -237,7 +240,8 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   }
 
   /** Sends the messages of one token and reports their outcome, never at once. Frees their tensors. */
-  private ask(to: number, token: number, requests: readonly Request[]): void {
+  private ask(context: LiveContext, to: number, token: number, requests: readonly Request[]): void {
+    context.waitsFor.set(token, `worker '${this.nameOf(to)}'`);
     // Nothing of the caller's applies but its profile: its deadline and signal bound the pass, not a message of it.
     const { profile } = ambient();
     const options: MessageOptions = {
@@ -254,6 +258,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
         : together((await Promise.all(requests.map(send))).map(outcomeOf)),
     );
     const free = (): void => {
+      context.waitsFor.delete(token);
       for (const { tensors } of requests) for (const tensor of tensors) tensor.release();
     };
     void all.then(
@@ -270,13 +275,25 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     );
   }
 
+  private nameOf(worker: number): string {
+    try {
+      return this.host.resolve(worker).name;
+    } catch {
+      return String(worker);
+    }
+  }
+
   /** Aborts the pass when its time is up or its signal fires; returns how to stop that. */
   private bound(context: LiveContext, pass: PassId, timeoutMs: number, signal: AbortSignal | undefined): () => void {
-    const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error`;
-    const late: Failure = { code: 'deadline-exceeded', name: 'RpcError', text };
+    const late = (): Failure => {
+      const known = [...new Set(context.waitsFor.values())].join(', ');
+      const waits = known === '' ? '' : `: the backward pass waits for ${known}`;
+      const text = `RPC ran for more than set timeout (${timeoutMs} ms) and will now be marked with an error${waits}`;
+      return { code: 'deadline-exceeded', name: 'RpcError', text };
+    };
     // A longer wait than a timer can have is no limit.
     const limited = timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS;
-    const lift = limited ? this.limits.add(timeoutMs, () => this.machine.abort(context, late, pass)) : undefined;
+    const lift = limited ? this.limits.add(timeoutMs, () => this.machine.abort(context, late(), pass)) : undefined;
     const onAbort = (): void => {
       this.machine.abort(
         context,

@@ -90,6 +90,22 @@ describe('a replica on a worker that a pass comes through', () => {
     await expectClean(agents);
   });
 
+  it('keeps nobody for longer than a pass may take who has run it in a context whose passes do not come there', async () => {
+    const began = performance.now();
+    const [none, told] = await train(async (rank, id, part) => {
+      const out = await part.rpcSync().forward(1);
+      const elsewhere = new Slope().forward(1);
+      await backward(id, [rank === 0 ? elsewhere : out], { timeoutMs: 600 });
+    });
+    expect(none).toBeUndefined();
+    expect(String(told)).toMatch(
+      /RPC ran for more than set timeout \(600 ms\) and will now be marked with an error: the backward pass waits for worker 'w3'/,
+    );
+    expect(rpcInfo(told)?.code).toBe('deadline-exceeded');
+    expect(performance.now() - began).toBeLessThan(5_000);
+    await expectClean(agents);
+  });
+
   it('goes on after passes of both that failed nowhere', async () => {
     const found = await train(async (_rank, id, part) => {
       for (let i = 0; i < 3; i++) await backward(id, [await part.rpcSync().forward(1)], TIMED);
