@@ -142,6 +142,7 @@ export class Handlers implements StreamHost {
   /** Ends a call with a reply that is encoded already. */
   reply(call: InboundCall, reply: RpcMessage): void {
     if ((call.flags & FrameFlag.STREAM) !== 0 && !call.streamed) {
+      this.unanswered(call, reply);
       this.fail(call, new RpcError('failed-precondition', 'an extension answered a stream with a message'));
       return;
     }
@@ -153,8 +154,13 @@ export class Handlers implements StreamHost {
         this.fail(call, error);
         return;
       }
-    }
+    } else this.unanswered(call, reply);
     this.over(call);
+  }
+
+  /** A reply is not sent: what was drawn for it is taken back. */
+  unanswered(call: InboundCall, { header }: RpcMessage): void {
+    if (header !== undefined) this.environment.extensions.undelivered(call.caller, header);
   }
 
   /** The reply to a plain call of the function that `name` says, as a message. @throws as `Answers.value` */

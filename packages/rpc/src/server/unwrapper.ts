@@ -36,15 +36,19 @@ export class Unwrapper {
     this.handlers.begin(call);
     call.origin.open.set(call.id, call);
     const incoming: Incoming = { from: call.peer.worker, message };
-    runClean({ agent: this.environment.agent, call }, async () =>
-      this.environment.extensions.serve(incoming, (plain) => this.plain(call, plain)),
-    )
+    let inner: RpcMessage | undefined;
+    const plain = async (one: Incoming): Promise<RpcMessage> => (inner = await this.plain(call, one));
+    runClean({ agent: this.environment.agent, call }, async () => this.environment.extensions.serve(incoming, plain))
       .finally(() => {
         for (const fn of done) fn();
       })
       .then(
         (reply) => this.handlers.reply(call, reply),
-        (error: unknown) => this.handlers.fail(call, this.runner.blame(error)),
+        (error: unknown) => {
+          // Who wraps the reply may have failed.
+          if (inner !== undefined) this.handlers.unanswered(call, inner);
+          this.handlers.fail(call, this.runner.blame(error));
+        },
       );
   }
 
