@@ -22,7 +22,7 @@ const called = {
   'in a scope': rpcFunction('broken-watchers/in-scope', next(), { scope: true }),
   'in a scope, later': rpcFunction('broken-watchers/in-scope-later', later(), { scope: true }),
 };
-const fails = rpcFunction('broken-watchers/fails', () => {
+const fails = rpcFunction('broken-watchers/fails', (_: number): number => {
   throw new RangeError('no');
 });
 const count = rpcFunction('broken-watchers/count', function* (to: number) {
@@ -44,8 +44,10 @@ async function start(extensions: Extension[] = []): Promise<void> {
 afterEach(() => cluster.close());
 
 const active = (): number => cluster.at(1).debugInfo()['agent.server_active_calls'] as number;
-const call = (fn: (x: number) => unknown, options: object = {}): Promise<unknown> =>
-  cluster.at(0).run(() => rpcAsync('w1', fn, [1], { timeoutMs: 5_000, ...options }));
+const call = (
+  fn: (typeof called)['at once'] | (typeof called)['later'] | typeof fails,
+  options: object = {},
+): Promise<unknown> => cluster.at(0).run(() => rpcAsync('w1', fn, [1], { timeoutMs: 5_000, ...options }));
 
 describe('observers that throw', () => {
   const whole: CallObserver = { called: breaks, settled: breaks, handling: breaks, handled: breaks };

@@ -10,6 +10,7 @@ const make = rpcFunction('never-answered/make', (): RRef<number> => {
   made++;
   return createRRef(5);
 });
+const five = rpcFunction('never-answered/five', () => 5);
 const give = rpcFunction('never-answered/give', (ref: RRef<number>): RRef<number> => {
   made++;
   return ref;
@@ -39,20 +40,15 @@ const run = (extension: Extension, test: () => Promise<void>): Promise<void> =>
 
 describe('an answer with a reference', () => {
   it.each([
-    ['its own', make, []],
-    ['one that it was given', give, undefined],
-  ] as const)('that comes too late for its caller keeps nothing: %s', (_, fn, none) =>
+    ['its own', () => rpcAsync('w1', make, [], { timeoutMs: 50 })],
+    ['one that it was given', (ref: RRef<number>) => rpcAsync('w1', give, [ref], { timeoutMs: 50 })],
+  ])('that comes too late for its caller keeps nothing: %s', (_, ask) =>
     run(
       after(() => wait(150)),
       async () => {
-        const ref = remote('w1', make, []);
-        const args = none ?? [ref];
+        const ref = remote('w1', five, []);
         await ref.confirmed();
-        await expect(
-          rpcAsync('w1', fn as typeof give, args as [RRef<number>], { timeoutMs: 50 }),
-        ).rejects.toMatchObject({
-          code: 'deadline-exceeded',
-        });
+        await expect(ask(ref)).rejects.toMatchObject({ code: 'deadline-exceeded' });
         ref.dispose();
       },
     ),
