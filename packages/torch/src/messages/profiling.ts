@@ -1,7 +1,7 @@
 /** @file Messages of torch's legacy profiler: the wrap around a call that is profiled, and the events that come back. */
 import { MessageType } from '@backwire/wire/internal';
 import { integerIn, numberIn } from '../pickle/builtin-globals.ts';
-import { narrowed } from '../pickle/instructions.ts';
+import { narrowed } from '../pickle/integers.ts';
 import { refuse } from '../pickle/refusal.ts';
 import type { ScriptContext } from '../pickle/script-reader.ts';
 import { ScriptWriter } from '../pickle/script-writer.ts';

@@ -1,5 +1,5 @@
 /** @file What Python takes as a key of a dict and as an item of a set: an object that it can hash. */
-import { PyByteArray, PyDeque, PyFrozenSet, PyTuple } from '../values/containers.ts';
+import { PyByteArray, PyDeque, PyFrozenSet, PyTuple, fill } from '../values/containers.ts';
 
 /** Python's name for what is in `value`, or is it, and has no hash; undefined: all of it has one. */
 export function unhashable(value: unknown): string | undefined {
@@ -13,7 +13,7 @@ export function unhashable(value: unknown): string | undefined {
     } else if (!seen.has(each)) {
       // A tuple has the hash of its items. The same one may be in there as often as it likes.
       seen.add(each);
-      open.push(...each);
+      fill(open, each);
     }
   }
   return undefined;

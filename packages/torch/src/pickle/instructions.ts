@@ -74,13 +74,7 @@ export const persistent: Group = [[Op.BINPERSID, external]];
 /** A two's complement integer; a bigint where a number cannot hold it. */
 function long(m: Machine, nbytes: number): number | bigint {
   checkLimit('integer in a pickle', nbytes, MAX_INTEGER_BYTES);
-  return narrowed(integerAt(m.input.bytes, m.take(nbytes), nbytes));
-}
-
-/** The same integer as a number where one can hold it. */
-export function narrowed(value: bigint): number | bigint {
-  const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value;
+  return integerAt(m.input.bytes, m.take(nbytes), nbytes);
 }
 
 function popTwo(m: Machine): [unknown, unknown] {

@@ -3,7 +3,7 @@ import { PyTuple } from '../values/containers.ts';
 import type { TorchElement } from '../values/dtypes.ts';
 import { PyName } from '../values/name.ts';
 import { NumpyArray, NumpyScalar, numpyElement, scalarOf, tensorOverBytes } from '../values/numpy.ts';
-import { narrowed } from './instructions.ts';
+import { narrowed } from './integers.ts';
 import { PyFunction, integerIn, tableOf } from './builtin-globals.ts';
 import { Unbuilt } from './machine.ts';
 import { quoted, refuse } from './refusal.ts';

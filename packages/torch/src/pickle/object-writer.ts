@@ -38,13 +38,12 @@ export abstract class ObjectWriter extends PickleWriter {
     if (size > MAX_INTEGER_BYTES)
       throw new RangeError(`an integer of more than ${MAX_INTEGER_BYTES} bytes${this.place()}`);
     const { out } = this;
+    out.reserve(10 + size);
     if (size > MAX_LONG1_BYTES) this.u32(Op.LONG4, size);
-    else {
-      out.reserve(2);
-      out.pair(Op.LONG1, size);
-    }
-    out.reserve(size);
-    putInteger(out.bytes, out.pos, size, value);
+    else out.pair(Op.LONG1, size);
+    // What is above the highest byte that counts is written over.
+    if (size <= 8) out.view.setBigInt64(out.pos, value, true);
+    else putInteger(out.bytes, out.pos, size, value);
     out.pos += size;
   }
 
@@ -128,6 +127,7 @@ export abstract class ObjectWriter extends PickleWriter {
 
   /** @throws TypeError for what Python cannot look for: it would refuse the whole message. */
   protected checkHash(value: unknown, as: string): void {
+    if (typeof value !== 'object') return;
     const kind = unhashable(value);
     if (kind !== undefined) throw new TypeError(`Python takes no ${kind} as ${as}${this.place()}`);
   }

@@ -42,6 +42,22 @@ it.each([
   expect(read(writePython(value).bytes) === value).toBe(true);
 });
 
+it('integers on both sides of each length are in as few bytes as hold them, and read as they were written', () => {
+  for (let length = 5; length <= 10; length++) {
+    const most = 2n ** BigInt(length * 8 - 1) - 1n;
+    for (const value of [most, most - 1n, -most, -most - 1n]) {
+      const { bytes: written } = writePython(value);
+      const content = written.subarray(-1 - length, -1);
+      expect(written.subarray(-3 - length, -1 - length), String(value)).toEqual(Uint8Array.of(0x8a, length));
+      expect(BigInt(read(written) as bigint), String(value)).toBe(value);
+      // Longer than it need be: as numbers where one can hold them, all the same.
+      const sign = value < 0n ? 0xff : 0;
+      const longer = pickle(0x8a, length + 1, ...content, sign);
+      expect(read(longer), String(value)).toBe(read(written));
+    }
+  }
+});
+
 it('reads types of Python as names, which are factories of dicts and not to be called', () => {
   const factory = (name: string): Uint8Array =>
     pickle(global('collections', 'defaultdict'), global('builtins', name), 0x85, 'R');

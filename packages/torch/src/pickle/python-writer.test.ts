@@ -126,6 +126,7 @@ describe('what has no form', () => {
     ],
     ['a WeakMap', new WeakMap(), 'Python has no form for a WeakMap'],
     ['an integer that is too long', [2n ** 524_288n], 'an integer of more than 65536 bytes at [0]'],
+    ['an integer that is longer than any text', [1n << 600_000_000n], 'an integer of more than 65536 bytes at [0]'],
     ['a list in a set', { x: new Set([[1]]) }, 'Python takes no list as an item of a set at .x'],
     ['a dict in a frozenset', [new PyFrozenSet([new Map()])], 'Python takes no dict as an item of a set at [0]'],
     ['a plain object as a key', [new Map([[{}, 1]])], 'Python takes no dict as a key of a dict at [0]'],
@@ -157,6 +158,8 @@ describe('what has no form', () => {
     let shared: unknown = PyTuple.of(1);
     for (let i = 0; i < 64; i++) shared = PyTuple.of(shared, shared);
     expect(() => writePython(new Set([shared]))).not.toThrow();
+    const long = tupleOf(Array.from({ length: 300_000 }, (_, i) => i));
+    expect(() => writePython(new Map([[long, 1]]))).not.toThrow();
   });
 
   it('a tuple that contains itself is refused', () => {
