@@ -190,6 +190,32 @@ describe('remote events of a clock that is set in between', () => {
     const { offsetUs = 0, errorUs = 0 } = r.clocks.get(1) ?? {};
     for (const skewUs of [5_000_000, -3_600_000_000]) expect(Math.abs(offsetUs - skewUs)).toBeLessThanOrEqual(errorUs);
   });
+
+  it('count what it was set by once, however many calls it was set in the middle of', () => {
+    const clock = new Clock();
+    const r = recorder(clock);
+    const book = new ClockBook<string>();
+    // Long calls that began before, and short ones in between that began after: their answers come in turns.
+    const sentUs = clock.us;
+    const long = Array.from({ length: 20 }, () => r.begin('rpc', 'long', -1));
+    const answer = (index: number, from: number, skewUs: number): void => {
+      const sample = { sentUs: from, otherUs: from + 50 + skewUs, otherEndUs: clock.us - 50 + skewUs };
+      const remote = { node: 1, handledUs: clock.us - from - 100, startedUs: sample.otherUs, dropped: 0, events: [] };
+      r.mergeRemote(index, remote, book.add('w1', { ...sample, receivedUs: clock.us }));
+      r.end(index);
+    };
+    for (const index of long) {
+      const short = r.begin('rpc', 'short', -1);
+      const from = clock.us;
+      clock.us += 200;
+      answer(short, from, 1_000_000);
+      answer(index, sentUs, 0);
+    }
+    r.finish();
+    const { offsetUs = 0, errorUs = Infinity } = r.clocks.get(1) ?? {};
+    for (const skewUs of [0, 1_000_000]) expect(Math.abs(offsetUs - skewUs)).toBeLessThanOrEqual(errorUs);
+    expect(errorUs).toBeLessThan(1_001_000);
+  });
 });
 
 describe('remote events that say what cannot be', () => {

@@ -62,6 +62,8 @@ export class Recorder {
   readonly clocks = new Map<number, ClockOffset>();
   private readonly list: Open[] = [];
   private readonly pieces: Piece[] = [];
+  /** Between which offsets the clocks of those workers were, at one event or another. */
+  private readonly reaches = new Map<number, { readonly leastUs: number; readonly mostUs: number }>();
   private readonly startedUs: number;
   private lost = 0;
   private closed: readonly RecordedEvent[] | undefined;
@@ -218,14 +220,14 @@ export class Recorder {
     const beganUs = this.epochUs(caller.startUs);
     const known = [clock.at(beganUs), clock.at(beganUs + slackUs + handler.durationUs)] as const;
     const { offsetUs } = known[0];
-    // The error that is told holds for every event: it is that of the one furthest from when the clocks were compared, and where the
-    // clock was set in between, what it was set by comes on top.
-    const before = this.clocks.get(node) ?? { offsetUs, errorUs: 0 };
-    const setByUs = Math.abs(offsetUs - before.offsetUs);
-    this.clocks.set(node, {
-      offsetUs,
-      errorUs: Math.max(before.errorUs + setByUs, known[0].errorUs, known[1].errorUs),
-    });
+    // The error that is told holds for every event: also for the one furthest from when the clocks were compared, and for those of before
+    // the clock was set.
+    const before = this.reaches.get(node) ?? { leastUs: offsetUs, mostUs: offsetUs };
+    const hereUs = Math.max(known[0].errorUs, known[1].errorUs);
+    const leastUs = Math.min(before.leastUs, offsetUs - hereUs);
+    const mostUs = Math.max(before.mostUs, offsetUs + hereUs);
+    this.reaches.set(node, { leastUs, mostUs });
+    this.clocks.set(node, { offsetUs, errorUs: Math.max(offsetUs - leastUs, mostUs - offsetUs) });
     const wished = startedUs - offsetUs - this.epochUs(0);
     const laterUs = Math.min(Math.max(wished, caller.startUs), caller.startUs + slackUs) - handler.startUs;
     for (let index = first; index < first + count; index++) {
