@@ -33,8 +33,9 @@ export const forgetsTailCalls = ((): boolean => {
   function first(): CallSite {
     return last();
   }
-  const { stack = '' } = first();
-  return !stack.includes('\n');
+  // A program may have made something else of it than text.
+  const { stack } = first();
+  return typeof stack === 'string' && !stack.includes('\n');
 })();
 
 /** The frames of these packages between the program and here, where they have to be passed over one by one. */
