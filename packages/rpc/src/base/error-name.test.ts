@@ -1,6 +1,6 @@
 /** @file The word for a failure. */
 import { describe, expect, it } from 'vitest';
-import { errorName } from './error-name.ts';
+import { classNameOf, errorName } from './error-name.ts';
 import { RemoteError, RpcError } from './errors.ts';
 import { system } from './system-error.ts';
 
@@ -10,6 +10,20 @@ class Own extends RpcError {}
 const remote = (remoteName: string): RemoteError => new RemoteError('x', { remoteName, remoteStack: undefined });
 
 describe('the word for a failure', () => {
+  it('is the same where a bundler has given the classes other names', () => {
+    const names = [RpcError, RemoteError].map((made) => [made, made.name] as const);
+    try {
+      for (const [made] of names) Object.defineProperty(made, 'name', { value: 'e', configurable: true });
+      expect(errorName(new RpcError('deadline-exceeded', 'x'))).toBe('deadline-exceeded');
+      expect(errorName(remote('OutOfStock'))).toBe('OutOfStock');
+      expect(classNameOf(new RpcError('deadline-exceeded', 'x'))).toBe('RpcError');
+      expect(classNameOf(remote('OutOfStock'))).toBe('RemoteError');
+      expect(errorName(new Own('not-found', 'x'))).toBe('Own');
+    } finally {
+      for (const [made, name] of names) Object.defineProperty(made, 'name', { value: name, configurable: true });
+    }
+  });
+
   it.each<[thrown: unknown, word: string]>([
     [new RpcError('deadline-exceeded', 'x'), 'deadline-exceeded'],
     [new OutOfStock('no tea'), 'OutOfStock'],

@@ -32,6 +32,9 @@ export function isRpcErrorName(name: string): boolean {
 /** `error.name` is inherited unless a class sets it; the class's own name says more. May throw, as the error's fields may. */
 export function classNameOf(error: Error): string {
   const ctor: unknown = error.constructor;
+  // Bundlers for pages give classes shorter names, and other workers know these two by their own.
+  if (ctor === RpcError) return 'RpcError';
+  if (ctor === RemoteError) return 'RemoteError';
   const name = typeof ctor === 'function' && ctor.name !== '' ? ctor.name : error.name;
   return name === '' ? 'Error' : name;
 }
