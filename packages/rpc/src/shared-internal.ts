@@ -51,7 +51,7 @@ export { checkTensorsServed, invokeServed, served, servedClassOf } from './agent
 export { callLabelled, collectInWaitAll } from './calls.ts';
 export { withoutSlot } from './server/inbound-call.ts';
 export { plainJson, plainText } from './base/plain-text.ts';
-export { errorName } from './base/error-name.ts';
+export { classNameOf, errorName } from './base/error-name.ts';
 export { type RecentCall } from './inspection/call-log.ts';
 export { MAX_METHODS } from './inspection/limits.ts';
 export type { AgentMetrics, PeerMetrics } from './inspection/metrics.ts';

@@ -1,5 +1,5 @@
 /** @file What an error of a handler is called in Python, and at another worker of this kind. */
-import { RemoteError, WorkerInfo } from '@backwire/rpc';
+import { RemoteError, RpcError, WorkerInfo } from '@backwire/rpc';
 import { expect, it } from 'vitest';
 import { raised, raising } from './errors.ts';
 
@@ -30,4 +30,14 @@ it.each<[Error, string, string]>([
   const remote = again instanceof RemoteError ? again : (again.cause as RemoteError);
   expect(remote).toBeInstanceOf(RemoteError);
   expect(remote.remoteName).toBe(name);
+});
+
+it('an RpcError keeps its code where a bundler has given its class another name', () => {
+  const { name } = RpcError;
+  try {
+    Object.defineProperty(RpcError, 'name', { value: 'e', configurable: true });
+    expect(raised(raising(new RpcError('not-found', 'm'), self), self)).toMatchObject({ code: 'not-found' });
+  } finally {
+    Object.defineProperty(RpcError, 'name', { value: name, configurable: true });
+  }
 });

@@ -1,4 +1,5 @@
 /** @file Python's builtin exceptions: the classes that errors may have, and which of them an error of JavaScript becomes. */
+import { classNameOf } from '@backwire/rpc/internal';
 import { PyCallable, type PyName } from '../values/name.ts';
 import { PyException } from '../values/objects.ts';
 
@@ -46,9 +47,9 @@ const GENERIC: ReadonlySet<string> = new Set([
 
 /** What an error is called: its class, or the name that it was given where the class is one of JavaScript's own. */
 export function nameOfError(error: Error): string {
-  const { name, constructor: made } = error;
-  const own = typeof made === 'function' ? made.name : '';
-  return own === '' || (GENERIC.has(own) && name !== '') ? name : own;
+  const { name } = error;
+  const own = classNameOf(error);
+  return GENERIC.has(own) && name !== '' ? name : own;
 }
 
 /** What Python gets for an error: the class nearest to its own, else RuntimeError with the name of its class in the text. */
