@@ -18,7 +18,7 @@ export interface Place {
 }
 
 /** One of them. `run` resolves with what the program answered. */
-export interface Program {
+interface Program {
   readonly name: string;
   run(place: Place): Promise<unknown>;
   /** Throws unless the answer is right. */
