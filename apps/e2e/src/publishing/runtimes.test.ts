@@ -1,7 +1,10 @@
 /** @file Programs of users on Bun and Deno, from the packages as they are published, and groups of several runtimes. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { otherRuntime, SUPPORTED_OTHERS, type OtherRuntime, type Runtime } from '@backwire/testing';
-import { afterAll, describe, expect, inject, test } from 'vitest';
+import { freePorts, otherRuntime, SUPPORTED_OTHERS, type OtherRuntime, type Runtime } from '@backwire/testing';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { root } from '../workspace.ts';
 import { answerOf, closeBrowser, group, here, start, testPrograms, type Place } from './programs.ts';
 
@@ -53,6 +56,50 @@ test.skipIf(newest.includes(undefined))('workers on Node, Bun and Deno share a r
   ])
     expect(await group(places, 'shared-reference.mjs')).toEqual([1, true, 11, 1]);
 });
+
+describe.skipIf(newest[0] === undefined || spawnSync('openssl', ['version']).status !== 0)(
+  'certificates of workers on Node and Bun (made with openssl)',
+  () => {
+    const folder = mkdtempSync(join(tmpdir(), 'backwire-certificates-'));
+    const openssl = (line: string): Buffer =>
+      execFileSync('openssl', line.split(' '), { cwd: folder, stdio: ['ignore', 'pipe', 'ignore'] });
+    const node = here(projects.first);
+    const bun = at(newest[0]);
+
+    beforeAll(() => {
+      const key = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes';
+      openssl(`req -x509 ${key} -keyout ca.key -out ca.pem -days 2 -subj /CN=ca`);
+      for (const name of ['w0', 'w1', 'w2']) {
+        writeFileSync(join(folder, `${name}.ext`), `subjectAltName=DNS:${name}`);
+        openssl(`req ${key} -keyout ${name}.key -out ${name}.csr -subj /CN=${name}`);
+        openssl(
+          `x509 -req -in ${name}.csr -out ${name}.pem -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ${name}.ext`,
+        );
+      }
+    });
+    afterAll(() => rmSync(folder, { recursive: true }));
+
+    test.each([
+      ['Node', 'Bun', node, bun],
+      ['Bun', 'Node', bun, node],
+      ['Bun', 'Bun', bun, bun],
+    ])('%s calls %s where the names are in them, and nobody else', async (_caller, _callee, caller, callee) => {
+      for (const [whose, answer] of [
+        ['w1', 42],
+        ['w2', 'unauthenticated'],
+      ] as const) {
+        const [port] = await freePorts(1);
+        const env = { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(port), CERTIFICATES: folder, WHOSE: whose };
+        const other = start(callee, ['certificates.mjs'], { ...env, RANK: '1' });
+        try {
+          expect(await answerOf(start(caller, ['certificates.mjs'], { ...env, RANK: '0' }))).toBe(answer);
+        } finally {
+          other.kill('SIGKILL');
+        }
+      }
+    });
+  },
+);
 
 describe.each(NAMES.map((name, i) => [name, least[i], tooOld[i]] as const))('%s', (name, first, before) => {
   test.skipIf(first === undefined)('runs it from the version on that is promised', async () => {
