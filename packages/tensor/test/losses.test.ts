@@ -161,6 +161,23 @@ describe('tripletMarginLoss', () => {
     const loss = tripletMarginLoss(tensor([[0]]), tensor([[0]]), tensor([[1]]));
     expect(loss.item()).toBe(0.0000019669532775878906);
   });
+
+  it('of complex numbers is real, with the values and slopes of PyTorch', () => {
+    const a = complex(tensor([[1, 0.5]]), tensor([[2, -1]])).detach();
+    a.requiresGrad = true;
+    const b = complex(tensor([[0, 1]]), tensor([[0.5, 0]]));
+    const c = complex(tensor([[1.5, -0.5]]), tensor([[-1, 0.25]]));
+    const loss = tripletMarginLoss(a, b, c, { margin: 2 });
+    expect([loss.dtype, loss.item()]).toEqual(['float32', expect.closeTo(0.6843888759613037, 5)]);
+    loss.backward();
+    const slope = a.grad as Tensor;
+    for (const [part, values] of [
+      [real(slope), [0.6169, -0.5267]],
+      [imag(slope), [-0.1658, -0.1077]],
+    ] as const)
+      expect((part.toArray() as number[][])[0]).toEqual(values.map((value) => expect.closeTo(value, 3) as number));
+    expect(tripletMarginLoss(a, b, c, { margin: 2, swap: true, p: 1 }).item()).toBeCloseTo(1.2787985801696777, 5);
+  });
 });
 
 describe('marginRankingLoss', () => {

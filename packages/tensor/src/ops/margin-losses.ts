@@ -15,7 +15,7 @@ import {
 } from './loss-options.ts';
 import { reduce } from './losses.ts';
 import { where } from './where.ts';
-import { each, FLOAT, NUMBER, REAL, REAL_NUMBER } from './takes.ts';
+import { each, FLOAT, NUMBER, REAL } from './takes.ts';
 import { logSigmoid } from './unary.ts';
 
 type Margin = LossOptions & { margin?: number };
@@ -120,7 +120,7 @@ export interface TripletOptions extends LossOptions {
 /** max(0, |anchor - positive| - |anchor - negative| + margin). */
 export const tripletMarginLoss = defineFunction(
   'tripletMarginLoss',
-  each(REAL_NUMBER),
+  each(NUMBER),
   (anchor: Tensor, positive: Tensor, negative: Tensor, options: TripletOptions = {}): Tensor => {
     checkLoss('tripletMarginLoss', TRIPLET_OPTIONS, options);
     const { margin = 1, p = 2, eps = 1e-6, swap = false } = options;
