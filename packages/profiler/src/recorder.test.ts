@@ -5,6 +5,7 @@ import { ClockBook } from './clock.ts';
 import type { RecordedEvent } from './events.ts';
 import { NO_EVENT, Recorder, type RecorderOptions } from './recorder.ts';
 import { mergeChromeTraces } from './merged-trace.ts';
+import { op } from '../test/recorded.ts';
 
 class Clock {
   us = 1_000;
@@ -14,16 +15,6 @@ class Clock {
 function recorder(clock: Clock, options: Partial<RecorderOptions> = {}): Recorder {
   return new Recorder({ node: 0, nowUs: clock.now, ...options });
 }
-
-const op = (name: string, startUs: number, durationUs: number, parent = -1, node = 1): RecordedEvent => ({
-  name,
-  kind: 'op',
-  node,
-  isRemote: false,
-  startUs,
-  durationUs,
-  parent,
-});
 
 describe('Recorder', () => {
   it('times events from its own beginning', () => {

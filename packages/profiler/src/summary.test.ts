@@ -2,16 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RecordedEvent } from './events.ts';
 import { formatBytes, Summary, type SummaryOptions, type TableOptions } from './summary.ts';
-
-const op = (name: string, startUs: number, durationUs: number, parent = -1, node = 1): RecordedEvent => ({
-  name,
-  kind: 'op',
-  node,
-  isRemote: false,
-  startUs,
-  durationUs,
-  parent,
-});
+import { op } from '../test/recorded.ts';
 
 describe('Summary', () => {
   const events: RecordedEvent[] = [

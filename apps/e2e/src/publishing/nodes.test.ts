@@ -3,26 +3,16 @@ import { join } from 'node:path';
 import { nodeOf, SUPPORTED_NODES, type Runtime } from '@backwire/testing';
 import { afterAll, describe, expect, inject, test } from 'vitest';
 import { root } from '../workspace.ts';
-import { answerOf, backwire, closeBrowser, start, testPrograms } from './programs.ts';
+import { answerOf, available, backwire, closeBrowser, start, testPrograms } from './programs.ts';
 
 const { projects } = inject('rehearsal');
 const CACHE = join(root, 'node_modules/.cache/nodes');
 /** One that the packages refuse. */
 const TOO_OLD = 18;
 
-/** Without npm's registry there is only the Node of this process. A CI has it. */
-async function available(major: number): Promise<Runtime | undefined> {
-  try {
-    return await nodeOf(major, CACHE);
-  } catch (error) {
-    if (process.env['CI'] !== undefined) throw error;
-    console.log(`Node ${major} cannot be had, its tests are skipped: ${String(error)}`);
-    return undefined;
-  }
-}
-
-const nodes = await Promise.all(SUPPORTED_NODES.map(available));
-const tooOld = await available(TOO_OLD);
+const had = (major: number): Promise<Runtime | undefined> => available(`Node ${major}`, nodeOf(major, CACHE));
+const nodes = await Promise.all(SUPPORTED_NODES.map(had));
+const tooOld = await had(TOO_OLD);
 
 afterAll(closeBrowser);
 

@@ -33,6 +33,17 @@ export const here = (folder: string): Place => ({
   runtime: { executable: process.execPath, folder: dirname(process.execPath), flags: [] },
 });
 
+/** A runtime from npm's registry. Without that there is only the Node of this process, and tests are skipped; a CI has it. */
+export async function available(what: string, runtime: Promise<Runtime>): Promise<Runtime | undefined> {
+  try {
+    return await runtime;
+  } catch (error) {
+    if (process.env['CI'] !== undefined) throw error;
+    console.log(`${what} cannot be had, its tests are skipped: ${String(error)}`);
+    return undefined;
+  }
+}
+
 const PROGRAM_MS = 120_000;
 
 /** Answers what the program said after 'answer '. @throws Error with all it said when it ended otherwise or in time not at all. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { freePorts, otherRuntime, SUPPORTED_OTHERS, type OtherRuntime, type Runtime } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { root } from '../workspace.ts';
-import { answerOf, closeBrowser, group, here, start, testPrograms, type Place } from './programs.ts';
+import { answerOf, available, closeBrowser, group, here, start, testPrograms, type Place } from './programs.ts';
 
 const { projects } = inject('rehearsal');
 const CACHE = join(root, 'node_modules/.cache/runtimes');
@@ -20,21 +20,11 @@ const WITHOUT: Readonly<Record<OtherRuntime, readonly string[]>> = {
   deno: ['backwire run with TypeScript', "threads with the transport 'port'"],
 };
 
-/** Without npm's registry there is only what there is. A CI has it. */
-async function available(name: OtherRuntime, version: string): Promise<Runtime | undefined> {
-  try {
-    return await otherRuntime(name, version, CACHE);
-  } catch (error) {
-    if (process.env['CI'] !== undefined) throw error;
-    console.log(`${name} ${version} cannot be had, its tests are skipped: ${String(error)}`);
-    return undefined;
-  }
-}
-
-const major = (name: OtherRuntime): string => SUPPORTED_OTHERS[name].split('.')[0] ?? '';
-const newest = await Promise.all(NAMES.map((name) => available(name, major(name))));
-const least = await Promise.all(NAMES.map((name) => available(name, SUPPORTED_OTHERS[name])));
-const tooOld = await Promise.all(NAMES.map((name) => available(name, TOO_OLD[name])));
+const had = (version: (name: OtherRuntime) => string): Promise<(Runtime | undefined)[]> =>
+  Promise.all(NAMES.map((name) => available(`${name} ${version(name)}`, otherRuntime(name, version(name), CACHE))));
+const newest = await had((name) => SUPPORTED_OTHERS[name].split('.')[0] ?? '');
+const least = await had((name) => SUPPORTED_OTHERS[name]);
+const tooOld = await had((name) => TOO_OLD[name]);
 
 const at = (runtime: Runtime | undefined): Place => ({ folder: projects.first, runtime: runtime as Runtime });
 
@@ -60,13 +50,14 @@ test.skipIf(newest.includes(undefined))('workers on Node, Bun and Deno share a r
 describe.skipIf(newest[0] === undefined || spawnSync('openssl', ['version']).status !== 0)(
   'certificates of workers on Node and Bun (made with openssl)',
   () => {
-    const folder = mkdtempSync(join(tmpdir(), 'backwire-certificates-'));
+    let folder: string;
     const openssl = (line: string): Buffer =>
       execFileSync('openssl', line.split(' '), { cwd: folder, stdio: ['ignore', 'pipe', 'ignore'] });
     const node = here(projects.first);
     const bun = at(newest[0]);
 
     beforeAll(() => {
+      folder = mkdtempSync(join(tmpdir(), 'backwire-certificates-'));
       const key = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes';
       openssl(`req -x509 ${key} -keyout ca.key -out ca.pem -days 2 -subj /CN=ca`);
       for (const name of ['w0', 'w1', 'w2']) {
