@@ -132,6 +132,23 @@ describe('a link that breaks', () => {
     }
   });
 
+  it('is not dialled without pause where each breaks as soon as it is up, and carries what waits once one holds', async () => {
+    const { at } = await start();
+    await at(0).run(() => rpcSync('w1', echo, [1]));
+    let cuts = 0;
+    const knife = setInterval(() => {
+      if (!peerOf(at(0), 'w1').up) return;
+      cuts++;
+      peerOf(at(0), 'w1').reset(new Error('cut by the test'));
+    }, 2);
+    const call = at(0).run(() => rpcAsync('w1', echo, [2]));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    clearInterval(knife);
+    expect(cuts).toBeGreaterThan(2);
+    expect(cuts).toBeLessThan(40);
+    await expect(call).resolves.toBe(2);
+  });
+
   it('still cancels handlers', async () => {
     const { at } = await start();
     const controller = new AbortController();

@@ -33,7 +33,7 @@ describe('a connector', () => {
     const { log, connector } = make('a', 'b');
     connector.want(0);
     connector.want(1);
-    connector.welcomed(0);
+    connector.welcomed(0, 0);
     connector.want(2);
     expect(log).toEqual(['dial']);
     expect(connector.state).toBe('up');
@@ -42,16 +42,16 @@ describe('a connector', () => {
   it('lets the dial of the lower name win, and the other one when that fails', () => {
     const low = make('a', 'b');
     low.connector.want(0);
-    low.connector.hello('theirs', 1);
-    low.connector.welcomed(1);
+    low.connector.hello('theirs', 1, 0);
+    low.connector.welcomed(1, 0);
     expect(low.log).toEqual(['dial', 'park theirs', 'refuse theirs']);
     const high = make('b', 'a');
     high.connector.want(0);
-    high.connector.hello('theirs', 1);
+    high.connector.hello('theirs', 1, 0);
     expect(high.log).toEqual(['dial', 'abandon', 'accept theirs']);
     const failing = make('a', 'b');
     failing.connector.want(0);
-    failing.connector.hello('theirs', 1);
+    failing.connector.hello('theirs', 1, 0);
     failing.connector.dialFailed('refused', 5);
     expect(failing.log).toEqual(['dial', 'park theirs', 'accept theirs']);
     expect(failing.connector.state).toBe('up');
@@ -64,7 +64,7 @@ describe('a connector', () => {
     ] as const) {
       const { log, connector } = make(name, peer, true, true);
       connector.want(0);
-      connector.hello('theirs', 1);
+      connector.hello('theirs', 1, 0);
       connector.dialStarted(5);
       expect(log).toEqual(['dial', 'abandon', 'accept theirs']);
       expect(connector.state).toBe('up');
@@ -104,15 +104,15 @@ describe('a connector', () => {
   it('does not take a late HELLO for a new one', () => {
     const { log, connector } = make('a', 'b');
     connector.want(0);
-    connector.welcomed(3);
-    connector.hello('old', 3);
-    connector.hello('new', 4);
+    connector.welcomed(3, 0);
+    connector.hello('old', 3, 0);
+    connector.hello('new', 4, 0);
     expect(log).toEqual(['dial', 'refuse old', 'accept new']);
   });
 
   it('gives up after two refusals from its own machine', () => {
     const { log, connector } = make('a', 'b');
-    connector.hello('first', 1);
+    connector.hello('first', 1, 0);
     connector.linkLost(1_000);
     connector.dialFailed('refused', 1_001);
     expect(connector.timerAt).toBe(1_201);
@@ -143,13 +143,46 @@ describe('a connector', () => {
     expect(log.at(-1)).toBe('dial');
   });
 
+  it('waits ever longer between links that break as soon as they are up, and no more once one was steady', () => {
+    for (const dialled of [true, false]) {
+      const { connector } = dialled ? make('a', 'b', false) : make('b', 'a', false);
+      let now = 0;
+      let dial = 0;
+      connector.want(now);
+      const up = (): void => {
+        if (dialled) connector.welcomed(0, now);
+        else connector.hello('theirs', ++dial, now);
+      };
+      const waits: number[] = [];
+      for (let link = 0; link < 12; link++) {
+        up();
+        now += 20;
+        connector.linkLost(now);
+        waits.push(connector.state === 'dialing' ? 0 : connector.timerAt - now);
+        now = Math.max(now, Number.isFinite(connector.timerAt) ? connector.timerAt : now);
+        connector.tick(now);
+        expect(connector.state).toBe('dialing');
+      }
+      expect(waits.slice(0, 4)).toEqual([0, 25, 40, 64]);
+      expect(waits.at(-1)).toBe(CONNECTOR_TIMES.mostWaitAfterBreakMs / 2);
+      up();
+      now += CONNECTOR_TIMES.steadyMs;
+      connector.linkLost(now);
+      expect(connector.state).toBe('dialing');
+      // The grace begins anew with each loss, and the wait is part of it.
+      now += CONNECTOR_TIMES.graceMs - 1;
+      connector.dialFailed('failed', now);
+      expect(connector.timerAt).toBe(now + 1);
+    }
+  });
+
   it('ends every dial and parked link when it closes, and takes none afterwards', () => {
     const { log, connector } = make('a', 'b');
     connector.want(0);
-    connector.hello('parked', 1);
+    connector.hello('parked', 1, 0);
     connector.close();
     connector.want(1);
-    connector.hello('late', 2);
+    connector.hello('late', 2, 0);
     expect(log).toEqual(['dial', 'park parked', 'abandon', 'refuse parked', 'refuse late']);
     expect(connector.state).toBe('closed');
   });
@@ -157,7 +190,7 @@ describe('a connector', () => {
   it('forgets a parked link that is gone, and stops where no dial can help', () => {
     const { log, connector } = make('a', 'b');
     connector.want(0);
-    connector.hello('parked', 1);
+    connector.hello('parked', 1, 0);
     connector.parkedLost('parked');
     connector.dialRejected();
     expect(log).toEqual(['dial', 'park parked']);

@@ -23,7 +23,7 @@ export interface ConnectorPort<C> {
  *
  * - `idle`: nothing is wanted;
  * - `dialing`: an own dial is in line or on its way, up to the WELCOME;
- * - `waiting`: the last dial failed; the next one is at `timerAt`;
+ * - `waiting`: the last dial failed, or links break as soon as they are up; the next dial is at `timerAt`;
  * - `up`: the link carries frames;
  * - `closed`: final.
  */
@@ -38,6 +38,10 @@ export interface ConnectorTimes {
   readonly firstWaitMs: number;
   readonly waitFactor: number;
   readonly mostWaitMs: number;
+  /** A link that broke sooner was never of use: if the next one does so too, it is dialled after a wait. */
+  readonly steadyMs: number;
+  /** The longest wait between links that break so soon. What is between them may well be mended while this side waits. */
+  readonly mostWaitAfterBreakMs: number;
   /** Between the two refusals of a peer on this machine that prove that nobody listens any more. */
   readonly refusalGapMs: number;
 }
@@ -48,6 +52,8 @@ export const CONNECTOR_TIMES: ConnectorTimes = Object.freeze({
   firstWaitMs: 50,
   waitFactor: 1.6,
   mostWaitMs: 5_000,
+  steadyMs: 1_000,
+  mostWaitAfterBreakMs: 1_000,
   refusalGapMs: 200,
 });
 
@@ -62,6 +68,9 @@ export class Connector<C> {
   /** A refusal by a peer on this machine means that its process does not listen any more. */
   private readonly sameHost: boolean;
   private failures = 0;
+  /** Links one after the other that broke before they were steady. */
+  private breaks = 0;
+  private upSince = -Infinity;
   private refusedAt = -Infinity;
   private since = 0;
   /** The own dial stands in line since then; undefined once it is on its way. */
@@ -101,10 +110,10 @@ export class Connector<C> {
   }
 
   /** The own dial got its WELCOME, which said how many dials the peer had started: the link is up, and those are over. */
-  welcomed(peerDials: number): void {
+  welcomed(peerDials: number, now: number): void {
     if (this.state !== 'dialing') return;
     this.staleDial = Math.max(this.staleDial, peerDials);
-    this.up();
+    this.up(now);
     this.refuseParked();
   }
 
@@ -116,7 +125,7 @@ export class Connector<C> {
       // The peer reached us although we do not reach it.
       this.parked = undefined;
       this.staleDial = this.parkedDial;
-      this.up();
+      this.up(now);
       this.port.accept(parked);
       return;
     }
@@ -130,8 +139,7 @@ export class Connector<C> {
     this.refusedAt = -Infinity;
     const graceMs = how === 'busy' ? Math.max(this.times.busyGraceMs, this.times.graceMs) : this.times.graceMs;
     if (now - this.since >= graceMs) return this.end('unreachable');
-    const most = Math.min(this.times.firstWaitMs * this.times.waitFactor ** (this.failures - 1), this.times.mostWaitMs);
-    this.wait(Math.min(now + Math.max(1, most * this.port.random()), this.since + graceMs));
+    this.wait(Math.min(now + this.drawWait(this.failures, this.times.mostWaitMs), this.since + graceMs));
   }
 
   /** The own dial was refused for a reason that another one would meet too. Nothing more is dialled until something is wanted again. */
@@ -143,7 +151,7 @@ export class Connector<C> {
   }
 
   /** A HELLO of this peer's dial number `dial` came in and is as it should be. */
-  hello(connection: C, dial: number): void {
+  hello(connection: C, dial: number, now: number): void {
     if (dial <= this.staleDial) {
       this.port.refuse(connection);
       return;
@@ -169,7 +177,7 @@ export class Connector<C> {
         break;
     }
     this.staleDial = dial;
-    this.up();
+    this.up(now);
     this.port.accept(connection);
   }
 
@@ -178,12 +186,16 @@ export class Connector<C> {
     if (this.parked === connection) this.parked = undefined;
   }
 
-  /** The link broke. It is redialled at once, by both sides. */
+  /**
+   * The link broke. It is redialled at once, by both sides; but after ever longer waits where each link breaks as soon as it is
+   * up, as behind a proxy that refuses what is sent again on each.
+   */
   linkLost(now: number): void {
     if (this.state !== 'up') return;
-    this.failures = 0;
-    this.refusedAt = -Infinity;
-    this.startDial(now);
+    this.breaks = now - this.upSince < this.times.steadyMs ? this.breaks + 1 : 0;
+    if (this.breaks < 2) return this.startDial(now);
+    this.since = now;
+    this.wait(now + this.drawWait(this.breaks - 1, this.times.mostWaitAfterBreakMs));
   }
 
   /** `timerAt` has come. */
@@ -220,10 +232,18 @@ export class Connector<C> {
     this.timerAt = until;
   }
 
-  private up(): void {
+  /** How long to wait after so many failures in a row, in milliseconds. */
+  private drawWait(failures: number, mostMs: number): number {
+    const most = Math.min(this.times.firstWaitMs * this.times.waitFactor ** (failures - 1), mostMs);
+    return Math.max(1, most * this.port.random());
+  }
+
+  private up(now: number): void {
     this.state = 'up';
     this.timerAt = Infinity;
     this.failures = 0;
+    this.refusedAt = -Infinity;
+    this.upSince = now;
   }
 
   private end(why: 'refused' | 'unreachable'): void {

@@ -206,7 +206,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     const { limits } = this.environment;
     this.sender.session.credits.allowed(limits.maxInboundCalls, limits.maxBufferedBytesPerPeer);
     const link = new Link(connection, this, this.environment.wireLimits);
-    this.connector.hello(link, 1);
+    this.connector.hello(link, 1, this.environment.now());
     this.adopt(link);
     link.start();
   }
@@ -215,7 +215,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   hello(link: Link, identity: handshakeProto.Identity): void {
     link.handTo(this);
     hellos.set(link, identity);
-    this.connector.hello(link, identity.dial);
+    this.connector.hello(link, identity.dial, this.environment.now());
     this.owner.timerChanged(this);
   }
 
@@ -397,7 +397,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.agreed = true;
     this.learn(identity);
     this.endOldLink();
-    this.connector.welcomed(identity.dial);
+    this.connector.welcomed(identity.dial, this.environment.now());
     this.adopt(link);
   }
 
