@@ -67,6 +67,8 @@ export class BodyLane<B> {
   private largeTurn = false;
   /** Bytes of storages the peer has not confirmed. */
   pendingBytes = 0;
+  /** Grows with whatever gets through, either way. */
+  progress = 0;
 
   /** Queues the storages of frame `seq`; each has at least one byte. */
   send(seq: number, bodies: readonly { storage: number; bytes: number; body: B }[]): void {
@@ -97,6 +99,11 @@ export class BodyLane<B> {
   /** Whether something is left to send. */
   hasMore(): boolean {
     return this.small.length > 0 || this.large.length > 0;
+  }
+
+  /** The peer says that more of some storage is there. */
+  arrived(): void {
+    this.progress++;
   }
 
   /** The peer has all of this storage; the shell lets go of what is returned. */
@@ -137,6 +144,7 @@ export class BodyLane<B> {
   /** Bytes of a storage landed. True when all storages of its message are complete; the message is forgotten then. */
   landed(body: InBody, bytes: number): boolean {
     body.got += bytes;
+    this.progress += bytes;
     const bodies = this.incoming.get(body.seq);
     if (bodies === undefined || bytes === 0 || body.got < body.bytes) return false;
     if (--bodies.open > 0) return false;

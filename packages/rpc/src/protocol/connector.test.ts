@@ -113,7 +113,7 @@ describe('a connector', () => {
   it('gives up after two refusals from its own machine', () => {
     const { log, connector } = make('a', 'b');
     connector.hello('first', 1, 0);
-    connector.linkLost(1_000);
+    connector.linkLost(1_000, true);
     connector.dialFailed('refused', 1_001);
     expect(connector.timerAt).toBe(1_201);
     connector.tick(1_100);
@@ -143,7 +143,7 @@ describe('a connector', () => {
     expect(log.at(-1)).toBe('dial');
   });
 
-  it('waits ever longer between links that break as soon as they are up, and no more once one was steady', () => {
+  it('waits ever longer between links that break as soon as they are up, and no more once one was steady or of use', () => {
     for (const dialled of [true, false]) {
       const { connector } = dialled ? make('a', 'b', false) : make('b', 'a', false);
       let now = 0;
@@ -157,7 +157,7 @@ describe('a connector', () => {
       for (let link = 0; link < 12; link++) {
         up();
         now += 20;
-        connector.linkLost(now);
+        connector.linkLost(now, false);
         waits.push(connector.state === 'dialing' ? 0 : connector.timerAt - now);
         now = Math.max(now, Number.isFinite(connector.timerAt) ? connector.timerAt : now);
         connector.tick(now);
@@ -165,10 +165,23 @@ describe('a connector', () => {
       }
       expect(waits.slice(0, 4)).toEqual([0, 25, 40, 64]);
       expect(waits.at(-1)).toBe(CONNECTOR_TIMES.mostWaitAfterBreakMs / 2);
-      up();
-      now += CONNECTOR_TIMES.steadyMs;
-      connector.linkLost(now);
-      expect(connector.state).toBe('dialing');
+      for (const [lasted, wasOfUse] of [
+        [CONNECTOR_TIMES.steadyMs, false],
+        [20, true],
+      ] as const) {
+        up();
+        now += 20;
+        connector.linkLost(now, false);
+        expect(connector.state).toBe('waiting');
+        connector.tick((now = connector.timerAt));
+        up();
+        now += lasted;
+        connector.linkLost(now, wasOfUse);
+        expect(connector.state).toBe('dialing');
+        up();
+        connector.linkLost((now += 20), false);
+        expect(connector.state).toBe('dialing');
+      }
       // The grace begins anew with each loss, and the wait is part of it.
       now += CONNECTOR_TIMES.graceMs - 1;
       connector.dialFailed('failed', now);

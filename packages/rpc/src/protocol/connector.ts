@@ -38,7 +38,7 @@ export interface ConnectorTimes {
   readonly firstWaitMs: number;
   readonly waitFactor: number;
   readonly mostWaitMs: number;
-  /** A link that broke sooner was never of use: if the next one does so too, it is dialled after a wait. */
+  /** A link that breaks sooner, and through which nothing got, was of no use: after a second such link the next dial waits. */
   readonly steadyMs: number;
   /** The longest wait between links that break so soon. What is between them may well be mended while this side waits. */
   readonly mostWaitAfterBreakMs: number;
@@ -187,12 +187,12 @@ export class Connector<C> {
   }
 
   /**
-   * The link broke. It is redialled at once, by both sides; but after ever longer waits where each link breaks as soon as it is
-   * up, as behind a proxy that refuses what is sent again on each.
+   * The link broke. It is redialled at once, by both sides; but after ever longer waits where one after the other breaks as soon as it
+   * is up and before anything has got through, as behind a proxy that refuses what is sent again on each.
    */
-  linkLost(now: number): void {
+  linkLost(now: number, wasOfUse: boolean): void {
     if (this.state !== 'up') return;
-    this.breaks = now - this.upSince < this.times.steadyMs ? this.breaks + 1 : 0;
+    this.breaks = wasOfUse || now - this.upSince >= this.times.steadyMs ? 0 : this.breaks + 1;
     if (this.breaks < 2) return this.startDial(now);
     this.since = now;
     this.wait(now + this.drawWait(this.breaks - 1, this.times.mostWaitAfterBreakMs));

@@ -113,6 +113,10 @@ export class Session<S, B = unknown> {
   get hasDelivered(): boolean {
     return this.acked > 0 || this.received > 0;
   }
+  /** Grows with whatever gets through, either way, and need not be sent again. */
+  get progress(): number {
+    return this.acked + this.received + this.bodies.progress;
+  }
   /** Bytes retained for the peer. */
   get pendingBytes(): number {
     return this.retainedBytes;

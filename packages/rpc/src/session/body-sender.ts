@@ -73,6 +73,7 @@ export class BodySender<S> {
   /** The peer says that it has a storage up to `end`: more of it, or of others, may go. */
   arrived(seq: number, storage: number, end: number): void {
     this.pace.acknowledged(seq, storage, end, this.now());
+    this.session.bodies.arrived();
     if (this.session.bodies.hasMore()) this.more();
   }
 

@@ -102,6 +102,8 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   private dialing: Dial | undefined;
   private earlierSent = 0;
   private earlierReceived = 0;
+  /** Of the session, when the last link was lost. */
+  private progress = 0;
 
   constructor(environment: ExtendedEnvironment, owner: PeerOwner, member: ViewMember) {
     this.environment = environment;
@@ -273,14 +275,14 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     const identity = hellos.get(link);
     if (this.worker.name === this.environment.self.name) return;
     if (identity === undefined || link.state === 'closed') {
-      this.connector.linkLost(this.environment.now());
+      this.connectorLost();
       return;
     }
     this.endOldLink();
     const known = sameBytes(identity.session, this.token);
     if (this.agreed && !known && this.sender.session.hasDelivered) {
       link.refuse('failed-precondition', 'this side knows another session');
-      this.connector.linkLost(this.environment.now());
+      this.connectorLost();
       this.owner.sessionLost(this, 'it does not know its session any more');
       return;
     }
@@ -375,8 +377,14 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     if (this.state === 'gone') return;
     this.owner.linkLost(this);
     if (this.receiver.saidGoodbye) this.owner.left(this);
-    else runAtRoot(() => this.connector.linkLost(this.environment.now()));
+    else runAtRoot(() => this.connectorLost());
     this.owner.timerChanged(this);
+  }
+
+  private connectorLost(): void {
+    const { progress } = this.sender.session;
+    this.connector.linkLost(this.environment.now(), progress !== this.progress);
+    this.progress = progress;
   }
 
   private welcome(dial: Dial, link: Link, welcome: handshakeProto.Welcome): void {
