@@ -13,10 +13,11 @@ export const REFUSALS: readonly Explanation[] = [
   {
     name: 'sizes of nothing',
     reason:
-      'batchNorm looks at its weights, and the remainder of integers at its divisor, also where there is nothing to compute; PyTorch does not',
-    holds: ({ difference, torchs }) =>
+      'batchNorm looks at its weights, the remainder of integers at its divisor, and roll at its dimensions, also where there is nothing to compute; PyTorch does not',
+    holds: ({ program, difference, torchs }) =>
       difference.kind === 'refuses' &&
-      /batchNorm: \w+ should contain|ZeroDivisionError/.test(difference.ours) &&
+      (/batchNorm: \w+ should contain|ZeroDivisionError/.test(difference.ours) ||
+        (difference.ours.includes('Dimension out of range') && someStatement(program, (line) => line.op === 'roll'))) &&
       isEmpty(torchs),
   },
   {

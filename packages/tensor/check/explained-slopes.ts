@@ -22,7 +22,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'terms that cancel',
     reason:
-      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, crossEntropy, glu, hardSwish, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
+      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, instanceNorm, crossEntropy, glu, gelu, hardSwish, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
     holds: (found) =>
       (isSlope(found) || someStatement(found.program, (line) => /cosineEmbedding|^distributions/i.test(line.op))) &&
       (someStatement(found.program, (line) => NORMS.test(line.op))
@@ -71,7 +71,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'second derivatives at edges',
     reason:
-      'the second derivative of pow, addcdiv, mish, asinh, atanh, erf, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity, and of a product in what is NaN; that of PyTorch, some of whose terms are zero times infinity or NaN there, is NaN',
+      'the second derivative of pow, addcdiv, mish, gelu, asinh, atanh, erf, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity, and of a product in what is NaN; that of PyTorch, some of whose terms are zero times infinity or NaN there, is NaN',
     holds: (found) =>
       isSecond(found.program) &&
       isSlope(found) &&
@@ -79,7 +79,7 @@ export const SLOPES: readonly Explanation[] = [
       !found.difference.ours.endsWith('NaN') &&
       someInput(found.program, (line) => smallestOf(line, true) === 0 || isExtreme(line) || isInfinite(line)) &&
       someStatement(found.program, (line) =>
-        /^(pow|addcdiv|mish|asinh|atanh|erf|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod|prod)\b/.test(
+        /^(pow|addcdiv|mish|gelu|asinh|atanh|erf|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod|prod)\b/.test(
           line.op,
         ),
       ),
@@ -159,7 +159,7 @@ export const SLOPES: readonly Explanation[] = [
     holds: (found) =>
       found.difference.kind === 'gradient' &&
       someStatement(found.program, (line) => line.ts.includes('bw.autocast(')) &&
-      isWithin(found, (2 * EPSILON.bfloat16) / EPSILON.float32),
+      isWithin(found, (4 * EPSILON.bfloat16) / EPSILON.float32),
   },
   {
     name: 'zeros beside what is not finite',
@@ -255,7 +255,7 @@ function timesInto({ program, torchs }: Found): number {
 
 const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
 const DIFFERENCES =
-  /^(nn\.)?(layerNorm|crossEntropy|glu|hardSwish|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
+  /^(nn\.)?(layerNorm|instanceNorm|crossEntropy|glu|gelu|hardSwish|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
 
 /** The two are the same number but for its sign. */
 function isOpposite({ ours, torchs }: Found['difference']): boolean {

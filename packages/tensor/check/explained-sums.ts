@@ -24,7 +24,7 @@ export const SUMS: readonly Explanation[] = [
         someInput(program, (line) => line.dtype === 'float64' && (isExtreme(line) || smallestOf(line) < 1e-37))) &&
       (isOverflow(difference.torchs) ||
         /allowed (Infinity|[\d.]+e\+([23]\d|\d{3}))/.test(difference.ours) ||
-        (onHeap(backend) && someInput(program, (line) => isExtreme(line)))),
+        someInput(program, (line) => isExtreme(line) && (onHeap(backend) || line.dtype === 'float64'))),
   },
   {
     name: 'bends of sums that cancel',
