@@ -164,12 +164,12 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'zeros beside what is not finite',
     reason:
-      'the slope of a zero in a norm below 1 is taken to be zero, also beside NaN, and that of a zero in cumprod, and of what comes after one, is its formula, also beside infinity; those of PyTorch, zero times the rest or 0, are others',
+      'the slope of a zero in a norm below 1 is taken to be zero, also beside NaN, and that of a zero in cumprod, and of what comes after one, is its formula, also beside infinity; nothing has a slope in a product of all elements of which several are zero, as in PyTorch where no dimension is given; those of PyTorch, zero times the rest or 0, are others',
     holds: ({ program, difference }) =>
       difference.kind === 'gradient' &&
       someInput(program, (line) => smallestOf(line, true) === 0) &&
       (difference.torchs === 'NaN' && !difference.ours.endsWith('NaN')
-        ? someStatement(program, (line) => /^(norm|cumprod)\b/.test(line.op))
+        ? someStatement(program, (line) => /^(norm|cumprod|prod)\b/.test(line.op))
         : difference.ours.endsWith(': NaN') &&
           someInput(program, isInfinite) &&
           someStatement(program, (line) => /^cumprod\b/.test(line.op))),

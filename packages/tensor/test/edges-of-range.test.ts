@@ -297,6 +297,16 @@ describe('losses', () => {
     expect((logits.grad?.toArray() as number[][])[0]?.map((v) => Number(v.toFixed(5)))).toEqual([0.2, -0.1, -0.1]);
   });
 
+  it.each(['mean', 'none', 'batchmean'] as const)('klDiv (%s) is in the dtype of a product of both', (reduction) => {
+    const half = bw.tensor([0.5], { dtype: 'float16' });
+    for (const logTarget of [false, true]) {
+      const of = (a: bw.Tensor, b: bw.Tensor): string => bw.klDiv(a, b, { reduction, logTarget }).dtype;
+      expect(of(bw.tensor(-1), half)).toBe('float16');
+      expect(of(half, bw.tensor(0.5))).toBe('float16');
+      expect(of(bw.tensor([-1]), half)).toBe('float32');
+    }
+  });
+
   it('klDiv of an infinite target is NaN', () => {
     expect(bw.klDiv(bw.tensor([1, 2]), bw.tensor([INF, 0]), { reduction: 'none' }).toArray()).toEqual([NAN, 0]);
   });

@@ -9,6 +9,7 @@ import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { nll } from './nll.ts';
 import { apply } from './op.ts';
+import { resultDType } from './promotion.ts';
 import { where } from './where.ts';
 import { check, each, FLOAT, FLOATING, NUMBER, operands, promoted, REAL, same, REAL_NUMBER } from './takes.ts';
 import { logSoftmax } from './softmax.ts';
@@ -198,9 +199,11 @@ export const klDiv = defineFunction(
     const { reduction = 'mean', logTarget = false } = options;
     const batchMean = reduction === 'batchmean';
     const reduced: LossOptions = { reduction: batchMean ? 'sum' : reduction };
-    const loss = lossOf(input, target, reduced, (x, y) =>
+    const losses = lossOf(input, target, reduced, (x, y) =>
       logTarget ? y.exp().mul(y.sub(x)) : apply(klDivOp, [x, y], undefined),
     );
+    // A scalar has no say in the dtype, here as in any product.
+    const loss = inDType(losses, resultDType(input, target));
     return batchMean && input.rank > 0 ? sweep(() => loss.div(input.shape[0] as number)) : loss;
   },
 );
