@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { removeFoldersOf } from '@backwire/rpc/internal';
 import { messageOf } from './errors.ts';
 import type { GroupRound, RoundEnd } from './group-store.ts';
-import { consoleOf, LogFiles } from './output.ts';
+import { consoleOf, LogFiles, untaken } from './output.ts';
 import type { ProgramCommand } from './program.ts';
 import type { Reaper } from './reaper.ts';
 import type { LaunchSettings } from './settings.ts';
@@ -134,6 +134,7 @@ class Attempt {
       onBytes: (stream, bytes, source) => {
         if (redirected?.[stream] === true || copied?.[stream] === true) files?.write(stream, bytes, source);
       },
+      untaken: () => untaken(options.stdout) + untaken(options.stderr),
     };
   }
 

@@ -1,6 +1,7 @@
 /** @file A process that is nothing but the command: it does not outlast its end for readers who take nothing. */
 import { UNREAD_MS } from './limits.ts';
 import { runCommandLine } from './main.ts';
+import { untaken } from './output.ts';
 
 /** As `main`. After a command that was told to end, what is written and nobody reads does not keep the process: this ends it. */
 export async function commandProcess(argv: readonly string[]): Promise<number> {
@@ -10,7 +11,7 @@ export async function commandProcess(argv: readonly string[]): Promise<number> {
 }
 
 function endUnread(exitCode: number): void {
-  const unread = (): number => process.stdout.writableLength + process.stderr.writableLength;
+  const unread = (): number => untaken(process.stdout) + untaken(process.stderr);
   let before = unread();
   const timer = setInterval(() => {
     const now = unread();

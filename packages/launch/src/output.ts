@@ -20,6 +20,15 @@ function release(source: Readable, by: unknown): void {
   if (all?.delete(by) === true && all.size === 0) source.resume();
 }
 
+/**
+ * Grows with what was written to a stream and nobody has taken, and shrinks with every byte that is read of it. What many writes have left
+ * behind goes out in one, until whose end `writableLength` stays the same: the number of the system below it does not.
+ */
+export function untaken(sink: Writable): number {
+  const { _handle: handle } = sink as { _handle?: { readonly writeQueueSize?: number } | null };
+  return sink.writableLength + (handle?.writeQueueSize ?? 0);
+}
+
 /** Where lines of many workers go. Sources that fill it faster than it drains are paused. */
 export class Console {
   private readonly sink: Writable;

@@ -3,7 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { messageOf } from './errors.ts';
-import { OUTPUT_GRACE_MS, UNREAD_MS } from './limits.ts';
+import { MAX_LEFT_BYTES, OUTPUT_GRACE_MS, UNREAD_MS } from './limits.ts';
 import { eachLine, Tail } from './output.ts';
 import type { ProgramCommand } from './program.ts';
 
@@ -54,6 +54,8 @@ export interface WorkerOutput {
   onLine(stream: 'stdout' | 'stderr', line: string, source: Readable): void;
   /** The same as it came. */
   onBytes(stream: 'stdout' | 'stderr', bytes: Buffer, source: Readable): void;
+  /** What has gone there and nobody has taken: another number than a moment ago is a sign that somebody reads. */
+  untaken(): number;
 }
 
 export class WorkerProcess {
@@ -124,6 +126,34 @@ export class WorkerProcess {
     return (stdout?.bytesRead ?? 0) + (stderr?.bytesRead ?? 0);
   }
 
+  /** After the end of the worker: calls back once its output is read, or that which is left is not its own, or is taken by nobody. */
+  private whenRead(over: () => void): void {
+    const { stdout, stderr } = this.child;
+    const atExit = this.bytesRead;
+    let [read, untaken] = [atExit, 0];
+    let idleMs = 0;
+    let wasPaused = true;
+    const timer = setInterval(() => {
+      const before = { read, untaken };
+      [read, untaken] = [this.bytesRead, this.spec.output.untaken()];
+      idleMs = read === before.read && untaken === before.untaken ? idleMs + OUTPUT_GRACE_MS : 0;
+      const isPaused = stdout?.isPaused() === true || stderr?.isPaused() === true;
+      // Paused, or a moment ago: there is more to read once the console has caught up. After all that it can have left, others write.
+      const isIdle = isPaused ? this.isHurried && idleMs > UNREAD_MS : read === before.read && !wasPaused;
+      const isOver = isIdle || read - atExit > MAX_LEFT_BYTES;
+      wasPaused = isPaused;
+      if (!isOver) return;
+      stdout?.destroy();
+      stderr?.destroy();
+      end();
+    }, OUTPUT_GRACE_MS);
+    const end = (): void => {
+      clearInterval(timer);
+      over();
+    };
+    this.child.on('close', end);
+  }
+
   private watch(onExit: (worker: WorkerProcess, end: WorkerEnd) => void): Promise<WorkerExit> {
     const { child, spec } = this;
     return new Promise((resolve) => {
@@ -150,24 +180,7 @@ export class WorkerProcess {
       });
       child.on('exit', (code, signal) => {
         left(code, signal, undefined);
-        let read = this.bytesRead;
-        let unread = 0;
-        const timer = setInterval(() => {
-          const before = read;
-          read = this.bytesRead;
-          unread = read === before ? unread + OUTPUT_GRACE_MS : 0;
-          const isPaused = child.stdout?.isPaused() === true || child.stderr?.isPaused() === true;
-          // Paused: there is more to read once the console has caught up.
-          if (isPaused && !(this.isHurried && unread > UNREAD_MS)) return;
-          clearInterval(timer);
-          child.stdout?.destroy();
-          child.stderr?.destroy();
-          settle();
-        }, OUTPUT_GRACE_MS);
-        child.on('close', () => {
-          clearInterval(timer);
-          settle();
-        });
+        this.whenRead(settle);
       });
     });
   }
