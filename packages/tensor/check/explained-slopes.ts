@@ -71,13 +71,13 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'second derivatives at edges',
     reason:
-      'the second derivative of pow, addcdiv, mish, gelu, asinh, atanh, erf, std, norms, attentions and products is that of the formula at zero, the largest numbers and infinity, and of a product in what is NaN; that of PyTorch, some of whose terms are zero times infinity or NaN there, is NaN',
+      'the second derivative of pow, addcdiv, mish, gelu, asinh, atanh, erf, std, norms, attentions and products is that of the formula at zero, below the normal numbers, at the largest and at infinity, and of a product in what is NaN; that of PyTorch, some of whose terms are zero times infinity or NaN there, is NaN',
     holds: (found) =>
       isSecond(found.program) &&
       isSlope(found) &&
       found.difference.torchs === 'NaN' &&
       !found.difference.ours.endsWith('NaN') &&
-      someInput(found.program, (line) => smallestOf(line, true) === 0 || isExtreme(line) || isInfinite(line)) &&
+      someInput(found.program, (line) => smallestOf(line, true) < 2.3e-308 || isExtreme(line) || isInfinite(line)) &&
       someStatement(found.program, (line) =>
         /^(pow|addcdiv|mish|gelu|asinh|atanh|erf|std|norm|normalize|cosineSimilarity|scaledDotProductAttention|scatterReduce prod|prod)\b/.test(
           line.op,
@@ -111,8 +111,8 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'factors of nearly singular matrices',
     reason:
-      'the second derivative of qr divides by the diagonal of R twice: rounding counts as often as the smallest of it goes into the largest element, squared, and without bound where it is the rounding of zero',
-    holds: (found) => isSecond(found.program) && isSlope(found) && isWithin(found, 8 * timesInto(found) ** 2),
+      'the slope of qr divides by the diagonal of R, its second derivative twice: rounding counts as often as the smallest of it goes into the largest element, in the second derivative squared, and without bound where it is the rounding of zero',
+    holds: (found) => isSlope(found) && isWithin(found, 8 * timesInto(found) ** (isSecond(found.program) ? 2 : 1)),
   },
   {
     name: 'determinants of singular matrices',
@@ -157,7 +157,7 @@ export const SLOPES: readonly Explanation[] = [
     reason:
       'what autocast computes in bfloat16 is rounded to it on the way back, too: gradients in single precision are off by units in the last place of bfloat16',
     holds: (found) =>
-      found.difference.kind === 'gradient' &&
+      isSlope(found) &&
       someStatement(found.program, (line) => line.ts.includes('bw.autocast(')) &&
       isWithin(found, (4 * EPSILON.bfloat16) / EPSILON.float32),
   },

@@ -241,6 +241,15 @@ export const VALUES: readonly Explanation[] = [
     },
   },
   {
+    name: 'angles of large integers',
+    reason:
+      'sin, cos and tan of integers are those of the integers; PyTorch takes those of the nearest numbers in single precision, which beyond 16,777,216 are others',
+    holds: ({ program, difference }) =>
+      difference.kind === 'value' &&
+      someInput(program, (line) => /^int(32|64)$/.test(line.dtype) && largestOf(line) > 2 ** 24) &&
+      someStatement(program, (line) => /^(sin|cos|tan)$/.test(line.op)),
+  },
+  {
     name: 'roots of minus infinity',
     reason:
       'the power of -Infinity and 0.5 is Infinity, as in C and, of a tensor of exponents, in PyTorch; of a number PyTorch takes the square root, NaN',

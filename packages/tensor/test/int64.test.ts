@@ -97,6 +97,18 @@ describe('int64', () => {
     expect(() => long([1n]).remainder(0)).toThrow('ZeroDivisionError');
     expect(() => long([2n]).pow(-1)).toThrow('Integers to negative integer powers are not allowed');
     expect(() => long([2n]).pow_(-1)).toThrow('Integers to negative integer powers are not allowed');
+    // 256 wraps to 0 in a byte, and whatever to the power 0 is 1.
+    const refused = 'value 256 cannot be converted to type uint8 without overflow';
+    const bytes = tensor([0, 3], { dtype: 'uint8' });
+    expect(() => bytes.pow(256)).toThrow(refused);
+    expect(() => bytes.pow_(256)).toThrow(refused);
+    expect(bytes.pow(255).toArray()).toEqual([0, 171]);
+    expect(() => tensor([2], { dtype: 'int32' }).pow(2 ** 32)).toThrow('cannot be converted to type int32');
+    expect(
+      tensor([true, false])
+        .pow(2 ** 40)
+        .toArray(),
+    ).toEqual([1n, 0n]);
   });
 });
 

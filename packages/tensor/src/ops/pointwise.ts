@@ -1,7 +1,8 @@
 /** @file Operations on elements as the functions and their in-place forms share them: what they take, and factors and exponents of numbers. */
-import { isDifferentiable } from '../dtype.ts';
+import { isDifferentiable, promoteScalar } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
 import { named, type Named } from '../named.ts';
+import { checkElement } from '../range.ts';
 import { Tensor } from '../tensor.ts';
 import { defineOp, type Op } from './define.ts';
 import { binary, unary } from './elementwise.ts';
@@ -80,8 +81,10 @@ export function scaled(a: Tensor, b: Operand, alpha: number): Operand {
   return apply(mulOp, [b.dtype === met ? b : b.to(met), scalar(alpha, met)], undefined);
 }
 
-/** As PyTorch: integers have no place for what a negative number as exponent gives. */
+/** As PyTorch: integers have no place for what a negative number as exponent gives, nor for an exponent that their dtype does not hold. */
 export function checkExponent(a: Tensor, b: Operand): void {
-  if (typeof b === 'number' && b < 0 && Number.isInteger(b) && !isDifferentiable(a.dtype))
+  if (typeof b !== 'number' || !Number.isInteger(b) || isDifferentiable(a.dtype)) return;
+  if (b < 0)
     throw new RangeError(`Integers to negative integer powers are not allowed, but got ${a.dtype} to the power ${b}`);
+  checkElement(b, promoteScalar(a.dtype, b));
 }
