@@ -25,6 +25,8 @@ export interface CertificateOptions {
   readonly alternative?: string | undefined;
   /** @default 'ca' */
   readonly authority?: string;
+  /** The value of extendedKeyUsage: 'clientAuth'. @default no such extension: good for everything */
+  readonly purpose?: string;
 }
 
 /** Certificates and keys in a directory of their own. */
@@ -49,10 +51,11 @@ export class Certificates {
   }
 
   make(name: string, options: CertificateOptions = {}): this {
-    const { subject = name, authority = 'ca' } = options;
+    const { subject = name, authority = 'ca', purpose } = options;
     const alternative = 'alternative' in options ? options.alternative : `DNS:${name}`;
     const extensions = alternative === undefined ? 'basicConstraints=CA:FALSE' : `subjectAltName=${alternative}`;
-    writeFileSync(join(this.directory, `${name}.ext`), `${extensions}\n`);
+    const usage = purpose === undefined ? '' : `extendedKeyUsage=${purpose}\n`;
+    writeFileSync(join(this.directory, `${name}.ext`), `${usage}${extensions}\n`);
     this.run('req', ...KEY, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', `/CN=${subject}`);
     const by = ['-CA', `${authority}.pem`, '-CAkey', `${authority}.key`, '-CAcreateserial', '-days', '2'];
     this.run('x509', '-req', '-in', `${name}.csr`, '-out', `${name}.pem`, ...by, '-extfile', `${name}.ext`);

@@ -757,7 +757,7 @@ var Handshake = class {
 		if (MAGIC.some((byte, i) => head[i] !== byte)) return refusal("the peer does not speak this protocol");
 		if (head[4] !== VERSION) return new RpcError("version-mismatch", \`handshake version \${head[4] ?? -1}, this side has \${VERSION}\`);
 		const length = (head[6] ?? 0) | (head[7] ?? 0) << 8;
-		if (head[5] === REJECT && this.options.role === "dialer") return refusal("the peer refused: the secret, group or security mode differ, or the certificate does not name this worker");
+		if (head[5] === REJECT && this.options.role === "dialer") return refusal("the peer refused: the secret, group or security mode differ, or it does not take the certificate of this worker, or that has another name");
 		if (head[5] !== this.expected) return refusal("a handshake record out of order");
 		const [least, most] = bounds(this.expected);
 		return length < least || length > most ? refusal("a handshake record of the wrong length") : length;
@@ -836,7 +836,7 @@ var Handshake = class {
 		};
 		return this.options.role === "acceptor" ? [{
 			type: "send",
-			record: record(REJECT, [])
+			record: rejection()
 		}, failed] : [failed];
 	}
 	proof(label) {
@@ -846,6 +846,9 @@ var Handshake = class {
 		return hmacSha256(deriveKey(this.key ?? keys[0], group, "hmac"), LABELS[label], th);
 	}
 };
+function rejection() {
+	return record(REJECT, []);
+}
 function refusal(why) {
 	return new RpcError("unauthenticated", why);
 }
@@ -1973,11 +1976,15 @@ async function start(proof, options, onConnection) {
 	});
 	const strangers = strangersOf(server);
 	server.on("secureConnection", (socket) => {
-		for (const stranger of strangers) if (stranger.remotePort === socket.remotePort && stranger.remoteAddress === socket.remoteAddress) strangers.delete(stranger);
 		const about = {
 			kind: "tls",
 			remote: \`tls://\${hostText(socket.remoteAddress ?? "?")}:\${socket.remotePort ?? 0}\`
 		};
+		if (proof.mode === "mtls" && !isTrusted(socket)) {
+			refuse(socket, about);
+			return;
+		}
+		for (const stranger of strangers) if (stranger.remotePort === socket.remotePort && stranger.remoteAddress === socket.remoteAddress) strangers.delete(stranger);
 		let protection;
 		try {
 			protection = protectionOf(socket, proof);
@@ -1999,13 +2006,15 @@ async function start(proof, options, onConnection) {
 }
 async function dial(proof, endpoint, options = {}) {
 	const { host, port } = parseHostPort(endpoint, "tls");
+	let dialled;
 	const failed = (error) => {
-		const refused = error.code?.startsWith("ERR_SSL") === true || error.code?.startsWith("ERR_TLS") === true || isCertificateError(error);
-		const why = refused ? "the secrets or certificates do not fit" : error.message;
+		const isBad = Boolean(dialled?.authorizationError) || isCertificateError(error);
+		const refused = isBad || error.code?.startsWith("ERR_SSL") === true || error.code?.startsWith("ERR_TLS") === true;
+		const why = refused ? \`the secrets or certificates do not fit\${isBad ? \` (\${error.message})\` : ""}\` : error.message;
 		return new RpcError(refused ? "unauthenticated" : "unavailable", \`cannot connect to \${endpoint}: \${why}\`, { cause: error });
 	};
 	return dialWithin(options, endpoint, failed, () => {
-		const socket = (0, node_tls.connect)({
+		const socket = dialled = (0, node_tls.connect)({
 			host,
 			port,
 			...clientOptions(proof)
@@ -2027,11 +2036,23 @@ async function dial(proof, endpoint, options = {}) {
 		};
 	});
 }
+const HANGS_UP = process.versions["bun"] !== void 0;
+function isTrusted(socket) {
+	return HANGS_UP || socket.authorized && socket.getPeerX509Certificate() !== void 0;
+}
+function refuse(socket, about) {
+	const connection = wrapSocket(socket, {
+		...about,
+		protection: UNPROTECTED
+	});
+	connection.write([rejection()]);
+	connection.close();
+}
 function serverOptions(proof) {
 	if (proof.mode === "mtls") return {
 		...certificates(proof),
 		requestCert: true,
-		rejectUnauthorized: true
+		rejectUnauthorized: HANGS_UP
 	};
 	const known = new Map(proof.keys.map((key) => [pskIdentity(proof.group, key), pskOf(proof.group, key)]));
 	return {

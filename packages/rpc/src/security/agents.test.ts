@@ -95,6 +95,31 @@ describe.skipIf(!hasOpenssl)('certificates (made with openssl)', () => {
   });
 });
 
+describe.skipIf(!hasOpenssl)('a certificate that does not hold', () => {
+  const made = hasOpenssl ? new Certificates(['ca', 'other']).make('w0') : undefined;
+  afterAll(() => made?.remove());
+  /** Each is refused by whoever is dialled, by whoever dials, or by both. */
+  const cases: [string, CertificateOptions, refusedBy: readonly ('dialled' | 'dialling')[]][] = [
+    ['another authority', { authority: 'other' }, ['dialled', 'dialling']],
+    ['who signs and may not', { authority: 'w0' }, ['dialled', 'dialling']],
+    ['no purpose but to answer', { purpose: 'serverAuth' }, ['dialled']],
+    ['no purpose but to dial', { purpose: 'clientAuth' }, ['dialling']],
+  ];
+  const ways = cases.flatMap(([what, options, by]) => by.map((side) => [what, side, options] as const));
+  test.each(ways)('by %s is told at once, by who is %s', async (what, side, options) => {
+    const file = `${what} ${side}`.replaceAll(' ', '-');
+    made?.make(file, { alternative: 'DNS:w1', ...options });
+    const [w0, w1] = await pair((rank) => ({
+      security: (made as Certificates).security(rank === 0 ? 'w0' : file),
+      transports: ['tcp'],
+    }));
+    calls = 0;
+    const call = side === 'dialled' ? w1.run(() => rpcAsync('w0', count)) : w0.run(() => rpcAsync('w1', count));
+    await expect(call).rejects.toMatchObject(refused);
+    expect(calls).toBe(0);
+  });
+});
+
 test.each(['tcp', 'unix', 'ws'])('a worker with another secret is not called over %s', async (transport) => {
   const secrets = [secret, 'another secret, as long as it'];
   const [a] = await pair((rank) => ({

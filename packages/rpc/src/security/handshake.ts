@@ -115,7 +115,7 @@ export class Handshake {
     const length = (head[6] ?? 0) | ((head[7] ?? 0) << 8);
     if (head[5] === REJECT && this.options.role === 'dialer') {
       return refusal(
-        'the peer refused: the secret, group or security mode differ, or the certificate does not name this worker',
+        'the peer refused: the secret, group or security mode differ, or it does not take the certificate of this worker, or that has another name',
       );
     }
     if (head[5] !== this.expected) return refusal('a handshake record out of order');
@@ -202,7 +202,7 @@ export class Handshake {
   private fail(why: string | RpcError): HandshakeEffect[] {
     this.finished = true;
     const failed: HandshakeEffect = { type: 'failed', error: typeof why === 'string' ? refusal(why) : why };
-    return this.options.role === 'acceptor' ? [{ type: 'send', record: record(REJECT, []) }, failed] : [failed];
+    return this.options.role === 'acceptor' ? [{ type: 'send', record: rejection() }, failed] : [failed];
   }
 
   private proof(label: 'dialer' | 'acceptor'): Uint8Array {
@@ -211,6 +211,11 @@ export class Handshake {
     if (keys === undefined) return sha256(encoder.encode(`${label}\0${group}\0`), th);
     return hmacSha256(deriveKey(this.key ?? keys[0], group, 'hmac'), LABELS[label], th);
   }
+}
+
+/** What an acceptor says to whom it does not even hear: no. */
+export function rejection(): Uint8Array {
+  return record(REJECT, []);
 }
 
 function refusal(why: string): RpcError {

@@ -4,14 +4,14 @@ import { connect, createServer, type ConnectionOptions, type TLSSocket, type Tls
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import { carriesName } from '../security/certificate.ts';
-import { HANDSHAKE_TIMEOUT_MS } from '../security/handshake.ts';
+import { HANDSHAKE_TIMEOUT_MS, rejection } from '../security/handshake.ts';
 import { deriveKey, keyIdIn, type Key, type Keys } from '../security/secret.ts';
 import { listenerAt } from './connection-parts.ts';
 import { hostText, parseHostPort } from './dialling.ts';
 import { KEEP_ALIVE_MS, dialWithin, listening, strangersOf } from './listen.ts';
 import { wrapSocket } from './socket.ts';
 import { endpointOf } from './tcp.ts';
-import type { Protection } from '../security/protection.ts';
+import { UNPROTECTED, type Protection } from '../security/protection.ts';
 import type { Connection, DialOptions, ListenOptions, Listener, Transport } from './transport.ts';
 
 /** What the two sides of a TLS connection prove: plain data, so that it can be posted to a thread. */
@@ -93,11 +93,15 @@ async function start(proof: TlsProof, options: ListenOptions, onConnection: OnCo
   });
   const strangers = strangersOf(server);
   server.on('secureConnection', (socket) => {
+    const about = { kind: 'tls', remote: `tls://${hostText(socket.remoteAddress ?? '?')}:${socket.remotePort ?? 0}` };
+    if (proof.mode === 'mtls' && !isTrusted(socket)) {
+      refuse(socket, about);
+      return;
+    }
     // The plain socket below is not told which TLS socket it carries; its address tells.
     for (const stranger of strangers)
       if (stranger.remotePort === socket.remotePort && stranger.remoteAddress === socket.remoteAddress)
         strangers.delete(stranger);
-    const about = { kind: 'tls', remote: `tls://${hostText(socket.remoteAddress ?? '?')}:${socket.remotePort ?? 0}` };
     let protection: Protection;
     try {
       protection = protectionOf(socket, proof);
@@ -116,18 +120,18 @@ async function start(proof: TlsProof, options: ListenOptions, onConnection: OnCo
 
 async function dial(proof: TlsProof, endpoint: string, options: DialOptions = {}): Promise<Connection> {
   const { host, port } = parseHostPort(endpoint, 'tls');
+  let dialled: TLSSocket | undefined;
   const failed = (error: NodeJS.ErrnoException): RpcError => {
-    const refused =
-      error.code?.startsWith('ERR_SSL') === true ||
-      error.code?.startsWith('ERR_TLS') === true ||
-      isCertificateError(error);
-    const why = refused ? 'the secrets or certificates do not fit' : error.message;
+    // Whatever is wrong with the certificate of the other end, it will be wrong again: a purpose or an authority that is none, too.
+    const isBad = Boolean(dialled?.authorizationError) || isCertificateError(error);
+    const refused = isBad || error.code?.startsWith('ERR_SSL') === true || error.code?.startsWith('ERR_TLS') === true;
+    const why = refused ? `the secrets or certificates do not fit${isBad ? ` (${error.message})` : ''}` : error.message;
     return new RpcError(refused ? 'unauthenticated' : 'unavailable', `cannot connect to ${endpoint}: ${why}`, {
       cause: error,
     });
   };
   return dialWithin(options, endpoint, failed, () => {
-    const socket = connect({ host, port, ...clientOptions(proof) });
+    const socket = (dialled = connect({ host, port, ...clientOptions(proof) }));
     socket.setNoDelay(true);
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
     const finish = (): ReturnType<typeof wrapSocket> => {
@@ -141,8 +145,26 @@ async function dial(proof: TlsProof, endpoint: string, options: DialOptions = {}
   });
 }
 
+/**
+ * Whether the runtime itself hangs up on who shows no certificate of the authority. With TLS 1.3 a dialer is through before its certificate
+ * is judged: Node would hang up without a word, which looks like a network that failed, and is tried again. So there `isTrusted` judges.
+ */
+const HANGS_UP = process.versions['bun'] !== undefined;
+
+/** Whether a dialer has shown a certificate that holds. One that came without may resume its TLS session later, which proves nothing. */
+function isTrusted(socket: TLSSocket): boolean {
+  return HANGS_UP || (socket.authorized && socket.getPeerX509Certificate() !== undefined);
+}
+
+/** Tells a dialer no, in a record of the handshake, and hangs up. It stays a stranger until its socket is closed. */
+function refuse(socket: TLSSocket, about: { kind: string; remote: string }): void {
+  const connection = wrapSocket(socket, { ...about, protection: UNPROTECTED });
+  connection.write([rejection()]);
+  connection.close();
+}
+
 function serverOptions(proof: TlsProof): TlsOptions {
-  if (proof.mode === 'mtls') return { ...certificates(proof), requestCert: true, rejectUnauthorized: true };
+  if (proof.mode === 'mtls') return { ...certificates(proof), requestCert: true, rejectUnauthorized: HANGS_UP };
   const known = new Map(proof.keys.map((key) => [pskIdentity(proof.group, key), pskOf(proof.group, key)]));
   return {
     minVersion: 'TLSv1.3',
