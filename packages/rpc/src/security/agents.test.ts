@@ -3,6 +3,7 @@ import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcAsync, rpcFunction, type RpcAgent, type RpcOptions, type Security } from '../index.ts';
 import { cmaTransport } from '../transports/cma.ts';
+import { Inspector } from '../inspection/inspector.ts';
 import { serveStore } from '../stores/embedded-server.ts';
 import { Certificates, hasOpenssl, type CertificateOptions } from '../../test/certificates.ts';
 
@@ -143,6 +144,27 @@ test('the group meets in a store that asks for the secret', async () => {
   });
   await expect(stranger).rejects.toMatchObject({ code: 'unauthenticated' });
 });
+
+test.skipIf(!hasOpenssl)(
+  'workers with certificates meet in the store of a launcher, which has the secret alone',
+  async () => {
+    const server = await serveStore({ host: '0.0.0.0', secret });
+    cleanups.push(() => server.close());
+    for (const [name, value] of [
+      ['BACKWIRE_STORE_HOSTED', '1'],
+      ['BACKWIRE_SECRET', secret],
+    ] as const) {
+      process.env[name] = value;
+      cleanups.push(() => delete process.env[name]);
+    }
+    const store = `tcp://0.0.0.0:${server.port}`;
+    await callsWork(await pair((rank) => ({ security: certificateOf(`w${rank}`), store, transports: ['tcp'] })));
+    // Who only looks has not got the variable of the workers, and gives the address that the launcher printed.
+    delete process.env['BACKWIRE_STORE_HOSTED'];
+    const looks = Inspector.open({ endpoint: `${store}?prefix=backwire/runs/r/`, security: certificateOf('w0') });
+    await expect(looks).rejects.toMatchObject({ code: 'not-found' });
+  },
+);
 
 test('beyond loopback without a secret there is no agent', async () => {
   const before = process.env['BACKWIRE_SECRET'];

@@ -3,7 +3,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { bareText, invalidArgument, RpcError } from '../base/errors.ts';
 import { sha256 } from '../security/digest.ts';
 import { toHex } from '../security/keys.ts';
-import { resolveSecurity } from '../security/policy.ts';
+import { resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
 import { joinAddress, splitAddress, withoutPassword } from './address.ts';
@@ -62,9 +62,19 @@ async function openGiven(options: OpenStoreOptions): Promise<Store> {
 /** 'tcp://host:port', or with `?prefix=` the part of it in which a group keeps its keys. */
 async function openAddress(given: string, options: OpenStoreOptions): Promise<Store> {
   const { bare, prefix } = splitAddress(given);
+  const isLaunched = process.env['BACKWIRE_STORE_HOSTED'] === '1' || prefix.startsWith(LAUNCHED);
+  if (isLaunched) options = { ...options, security: bySecret(options.security) };
   // Whoever gave an address with a prefix was told of a group that is there: nobody serves another at its place.
   const store = await openBare(bare, prefix === '' ? options : { ...options, rank: options.rank || NOT_FIRST });
   return prefix === '' ? store : prefixStore(store, prefix, { owned: true });
+}
+
+/** How the part of a store begins that `backwire run` gives to a group. */
+const LAUNCHED = 'backwire/runs/';
+
+/** A launcher has no certificates: its store is proved by the secret of the environment, by workers that have some, too. */
+function bySecret(security: ResolvedSecurity | undefined): ResolvedSecurity | undefined {
+  return security?.mode === 'mtls' && !security.automatic ? { ...security, mode: 'psk', mtls: undefined } : security;
 }
 
 /** Addresses that may have an @: of a user, or in a name. */
