@@ -1,7 +1,8 @@
 /** @file Handlers of one-way calls: nobody waits for them, and they hear all the same that their caller or their agent is gone. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { callContext, rpcFunction, rpcInfo, rpcOneway } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
+import { plainText } from '../src/base/plain-text.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
 const ends: (string | undefined)[] = [];
@@ -9,6 +10,10 @@ const untilAborted = rpcFunction('oneway/untilAborted', async () => {
   const { signal } = callContext();
   await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
   ends.push(rpcInfo(signal.reason)?.code);
+});
+
+const refuse = rpcFunction('oneway/refuse', (text: string) => {
+  throw new TypeError(`cannot take ${text}`);
 });
 
 let cluster: Cluster;
@@ -50,4 +55,18 @@ it('one-way calls that run are among the open ones, each by itself', async () =>
     ['oneway/untilAborted', 'running'],
     ['oneway/untilAborted', 'running'],
   ]);
+});
+
+it('a failure is logged in one line, whatever its caller gave it to say', async () => {
+  const warned = vi.spyOn(console, 'warn').mockImplementation(() => undefined);
+  try {
+    cluster = await startCluster(2);
+    cluster.at(0).run(() => rpcOneway('w1', refuse, ['a\u009b2J\u001b[2J\nb\u202ec\u2028d']));
+    await until(() => warned.mock.calls.length === 1, 'it is logged');
+    const text = String(warned.mock.calls[0]?.[0]);
+    expect(text).toContain(String.raw`cannot take a\u009b2J\u001b[2J\nb\u202ec\u2028d`);
+    expect(text).toBe(plainText(text));
+  } finally {
+    warned.mockRestore();
+  }
 });

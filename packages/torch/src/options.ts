@@ -1,6 +1,6 @@
 /** @file How a torch group is joined: the options, checked and filled in with what the environment says. */
 import { RpcError, type Logger } from '@backwire/rpc';
-import { checkMethods, checkTimeoutMs, LOGGER_METHODS, refuseUnknown, show } from '@backwire/rpc/internal';
+import { checkMethods, checkTimeoutMs, LOGGER_METHODS, plainJson, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { Named } from '@backwire/tensor';
 import { optionNames } from '@backwire/tensor/internal';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
@@ -205,11 +205,13 @@ function numberOf(text: string | undefined, name: string): number | undefined {
   return Number(text);
 }
 
+function shown([key, value]: [string, unknown]): [string, unknown] {
+  return [key, value instanceof Error ? value.message : value];
+}
+
 function consoleLogger(name: string): Logger {
   const line = (write: (text: string) => void) => (o: object, m: string) =>
-    write(
-      `[backwire torch ${name}] ${m} ${JSON.stringify(o, (_, value: unknown) => (value instanceof Error ? value.message : value))}`,
-    );
+    write(`[backwire torch ${name}] ${m} ${plainJson(Object.fromEntries(Object.entries(o).map(shown)))}`);
   return {
     debug: () => undefined,
     info: () => undefined,

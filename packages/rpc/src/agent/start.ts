@@ -36,6 +36,7 @@ import { prefixStore } from '../stores/prefix.ts';
 import type { Lease, OpenStoreOptions, Store } from '../stores/store.ts';
 import type { Knock } from '../transports/knock.ts';
 import type { Connection, Listener, Transport } from '../transports/transport.ts';
+import { plainJson } from '../base/plain-text.ts';
 import { checkWorkerId, checkWorkerName } from '../base/worker-info.ts';
 
 /** What the platform has to offer. */
@@ -393,7 +394,8 @@ function detail(o: object): string {
     value instanceof Error ? (value.stack ?? value.message) : value,
   ]);
   try {
-    return JSON.stringify(Object.fromEntries(plain));
+    // What peers say of themselves is among it: nothing in it may move the cursor or turn the line around.
+    return plainJson(Object.fromEntries(plain));
   } catch {
     return '';
   }

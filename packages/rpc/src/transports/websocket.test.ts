@@ -4,6 +4,7 @@ import { get } from 'node:http';
 import { connect, Server, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
+import { plainText } from '../base/plain-text.ts';
 import { HANDSHAKE_TIMEOUT_MS, MAX_HALF_OPEN } from '../security/handshake.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import type { Connection, Listener } from './transport.ts';
@@ -70,6 +71,18 @@ test.each([
 ])('an origin that no page has is refused: %s', (origin, advice) => {
   const made = (): unknown => webSocketTransport({ group: 'g', allowedOrigins: ['https://a.example', origin] });
   expect(made).toThrow(`BACKWIRE_ALLOWED_ORIGINS has '${origin}', which is the origin of no page; ${advice}`);
+});
+
+test('what is said of a stranger that was refused moves no cursor and stays one line', async () => {
+  const warned = vi.spyOn(console, 'warn').mockImplementation(() => undefined);
+  cleanups.push(() => warned.mockRestore());
+  const { listener } = await serve({ keys });
+  expect(
+    await upgrade(listener.endpoint, ['backwire.v1'], { origin: 'https://x\u009b2J\u009b31m\u0085all is well' }),
+  ).toBe(403);
+  const text = String(warned.mock.calls[0]?.[0]);
+  expect(text).toContain(String.raw`"https://x\u009b2J`);
+  expect(text).toBe(plainText(text));
 });
 
 test('the origins of extensions, apps and local files are some', () => {

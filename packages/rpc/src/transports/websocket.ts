@@ -13,6 +13,7 @@ import { listenerAt } from './connection-parts.ts';
 import { hostText } from './dialling.ts';
 import { listening, strangersOf } from './listen.ts';
 import { isLoopback } from '../base/loopback.ts';
+import { plainJson } from '../base/plain-text.ts';
 import { reachable } from './tcp.ts';
 import type { Connection, ListenOptions, Listener, Transport } from './transport.ts';
 import {
@@ -176,7 +177,7 @@ class RefusalNotes {
     const key = `${why} ${origin}`;
     if (this.said.has(key) || this.said.size >= MAX_NOTES) return;
     this.said.add(key);
-    console.warn(`[backwire] a WebSocket of ${JSON.stringify(origin)} was refused: ${REFUSAL_TEXT[why]}`);
+    console.warn(`[backwire] a WebSocket of ${plainJson(origin)} was refused: ${REFUSAL_TEXT[why]}`);
   }
 }
 
