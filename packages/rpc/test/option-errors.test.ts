@@ -35,6 +35,8 @@ const failure = (promise: Promise<unknown>): Promise<Error> =>
     (error: unknown) => error as Error,
   );
 
+const security = (given: object): object => ({ name: 'w0', security: given });
+
 describe('an agent', () => {
   it.each([
     ['no options', undefined, TypeError, /initRpc needs options: at least \{ name/],
@@ -50,6 +52,36 @@ describe('an agent', () => {
       { name: 'w0', security: { mode: 'tls' } },
       RpcError,
       /security.mode is one of psk, hmac, mtls, none; got 'tls': .*\{ mode: 'psk', secret \}.*\{ mode: 'mtls', key, cert, ca \}/,
+    ],
+    [
+      'a secret that is a number',
+      security({ mode: 'hmac', secret: 1234567890123456 }),
+      TypeError,
+      /^security.secret is a text or a Uint8Array; got number$/,
+    ],
+    [
+      'a secret that is none',
+      security({ mode: 'psk', secret: null }),
+      TypeError,
+      /^security.secret is a .*; got null$/,
+    ],
+    [
+      'no security, not quite understood',
+      security({ mode: 'none', iUnderstand: 'no' }),
+      TypeError,
+      /^security.iUnderstand is true or false; got string$/,
+    ],
+    [
+      'certificates without a key',
+      security({ mode: 'mtls', cert: 'a', ca: 'b' }),
+      TypeError,
+      /^security of mode 'mtls' needs a key$/,
+    ],
+    [
+      'a key that is bytes',
+      security({ mode: 'mtls', key: Buffer.from('k'), cert: 'a', ca: 'b' }),
+      TypeError,
+      /^security.key is a text: PEM, or a path; got object$/,
     ],
     ['security without a mode', { name: 'w0', security: {} }, RpcError, /security.mode is one of .*none was given/],
     ['a size that is a text', { name: 'w0', worldSize: '2' }, TypeError, /worldSize is a whole number, got string '2'/],

@@ -224,6 +224,24 @@ export function checkSecurityOptions(security: Security | undefined): void {
     throw invalidArgument(`security.mode is one of ${Object.keys(SECURITY_OPTIONS).join(', ')}; ${got}${tls}`);
   }
   refuseUnknown(security, SECURITY_OPTIONS[mode as Security['mode']], `security of mode '${mode}'`);
+  for (const [name, value] of Object.entries<unknown>(security)) checkSecurityOption(name, value);
+  if (security.mode === 'mtls')
+    for (const name of ['key', 'cert', 'ca'] as const)
+      if ((security[name] as unknown) === undefined) throw new TypeError(`security of mode 'mtls' needs a ${name}`);
+}
+
+/** Values are not shown: they may be secrets. */
+function checkSecurityOption(name: string, value: unknown): void {
+  if (value === undefined) return;
+  const type = value === null ? 'null' : typeof value;
+  if (['key', 'cert', 'ca', 'secretFile'].includes(name) && type !== 'string')
+    throw new TypeError(
+      `security.${name} is a text${name === 'secretFile' ? ', a path' : ': PEM, or a path'}; got ${type}`,
+    );
+  if (name === 'secret' && type !== 'string' && !(value instanceof Uint8Array))
+    throw new TypeError(`security.secret is a text or a Uint8Array; got ${type}`);
+  if (['checksums', 'iUnderstand'].includes(name) && type !== 'boolean')
+    throw new TypeError(`security.${name} is true or false; got ${type}`);
 }
 
 const TLS_ADVICE =

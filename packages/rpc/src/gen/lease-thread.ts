@@ -3,6 +3,7 @@ export const LEASE_THREAD: string = `"use strict";
 let node_worker_threads = require("node:worker_threads");
 let node_os = require("node:os");
 let node_net = require("node:net");
+let node_crypto = require("node:crypto");
 let node_fs = require("node:fs");
 let node_tls = require("node:tls");
 // src/base/errors.ts
@@ -2083,12 +2084,29 @@ function clientOptions(proof) {
 	};
 }
 function certificates({ key, cert, ca }) {
-	return {
+	const read = {
 		key: pem(key),
 		cert: pem(cert),
 		ca: pem(ca),
 		minVersion: "TLSv1.3"
 	};
+	try {
+		(0, node_tls.createSecureContext)(read);
+	} catch (cause) {
+		throw unusable("security.cert and security.key", cause);
+	}
+	const authorities = read.ca.match(CERTIFICATE) ?? [];
+	if (authorities.length === 0) throw unusable("security.ca", new Error("there is no certificate in it"));
+	for (const each of authorities) try {
+		new node_crypto.X509Certificate(each);
+	} catch (cause) {
+		throw unusable("security.ca", cause);
+	}
+	return read;
+}
+const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^-]*-----END (?:X509 |TRUSTED )?CERTIFICATE-----/g;
+function unusable(what, cause) {
+	return new RpcError("invalid-argument", \`\${what} cannot be used: \${cause instanceof Error ? cause.message : String(cause)}\`, { cause });
 }
 function pem(textOrPath) {
 	if (textOrPath.includes("-----BEGIN")) return textOrPath;

@@ -171,6 +171,24 @@ describe.skipIf(!hasOpenssl)('certificates of both sides (made with openssl)', (
     await expect(dial(psk('g', keys), `tls://127.0.0.1:${port}`)).rejects.toMatchObject(refused);
   });
 
+  const damaged = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
+  test.each([
+    [
+      'a key of another certificate',
+      { key: 'trainer.key' },
+      /security.cert and security.key cannot be used: .*key values mismatch/,
+    ],
+    ['a certificate that is damaged', { cert: damaged }, /security.cert and security.key cannot be used: /],
+    ['an authority that is damaged', { ca: damaged }, /security.ca cannot be used: /],
+    ['a key for an authority', { ca: 'ps.key' }, /security.ca cannot be used: there is no certificate in it/],
+  ])('%s is named, by who listens and by who dials', async (_what, wrong, message) => {
+    const given = Object.entries(wrong).map(([name, text]) => [name, text === damaged ? text : made.path(text)]);
+    const transport = tlsTransport({ ...proof('ps'), ...Object.fromEntries(given) } as TlsProof);
+    const error = { code: 'invalid-argument', message: expect.stringMatching(message) as string };
+    await expect(transport.listen({}, () => undefined)).rejects.toMatchObject(error);
+    await expect(transport.dial('tls://127.0.0.1:1')).rejects.toMatchObject(error);
+  });
+
   test('a file that is none is named', async () => {
     await expect(
       tlsTransport({ ...proof('ps'), cert: '/nowhere.pem' } as TlsProof).listen({}, () => undefined),

@@ -1,6 +1,14 @@
 /** @file TCP under TLS 1.3, with the group's secret as a pre-shared key or with certificates of both sides. */
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { connect, createServer, type ConnectionOptions, type TLSSocket, type TlsOptions } from 'node:tls';
+import {
+  connect,
+  createSecureContext,
+  createServer,
+  type ConnectionOptions,
+  type TLSSocket,
+  type TlsOptions,
+} from 'node:tls';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import { carriesName } from '../security/certificate.ts';
@@ -188,7 +196,29 @@ function certificates({ key, cert, ca }: TlsProof & { mode: 'mtls' }): {
   ca: string;
   minVersion: 'TLSv1.3';
 } {
-  return { key: pem(key), cert: pem(cert), ca: pem(ca), minVersion: 'TLSv1.3' };
+  const read = { key: pem(key), cert: pem(cert), ca: pem(ca), minVersion: 'TLSv1.3' } as const;
+  try {
+    createSecureContext(read);
+  } catch (cause) {
+    throw unusable('security.cert and security.key', cause);
+  }
+  // What is no certificate there is passed over without a word: then nobody would be trusted.
+  const authorities = read.ca.match(CERTIFICATE) ?? [];
+  if (authorities.length === 0) throw unusable('security.ca', new Error('there is no certificate in it'));
+  for (const each of authorities)
+    try {
+      new X509Certificate(each);
+    } catch (cause) {
+      throw unusable('security.ca', cause);
+    }
+  return read;
+}
+
+const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^-]*-----END (?:X509 |TRUSTED )?CERTIFICATE-----/g;
+
+function unusable(what: string, cause: unknown): RpcError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new RpcError('invalid-argument', `${what} cannot be used: ${why}`, { cause });
 }
 
 function pem(textOrPath: string): string {
