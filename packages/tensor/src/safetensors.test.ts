@@ -1,6 +1,6 @@
 /** @file The safetensors format. */
 import { describe, expect, it } from 'vitest';
-import { loadSafetensors, nn, rand, saveSafetensors, tensor, zeros, type Tensor } from './index.ts';
+import { loadSafetensors, nn, rand, saveSafetensors, tensor, TensorError, zeros, type Tensor } from './index.ts';
 
 describe('safetensors', () => {
   it('round-trips every dtype, empty tensors and views', () => {
@@ -79,9 +79,56 @@ describe('safetensors', () => {
     ['an overlap', file({ a: f32([1], [0, 4]), b: f32([1], [0, 4]) }, 4), /overlap/],
     ['bytes left over', file({ a: f32([1], [0, 4]) }, 5), /belong to no tensor/],
     ['metadata of another type', file({ __metadata__: { a: 1 } }), /not strings/],
+    ['metadata in a list', file({ __metadata__: ['a'] }), /not an object/],
+    ['metadata that are a text', file('{"__metadata__":"a"}'), /not an object/],
     ['no entry', file({ a: null }), /dtype undefined/],
+    [
+      'a dtype that has no text',
+      file({ a: { dtype: { toString: 1 }, shape: [1], data_offsets: [0, 4] } }, 4),
+      /dtype object/,
+    ],
   ])('refuses %s', (_what, bytes, message) => {
     expect(() => loadSafetensors(bytes)).toThrow(message);
+  });
+
+  it('takes whatever stands where something else belongs for a malformed file, or for nothing', () => {
+    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+    const textless = '{"toString":1,"valueOf":1,"constructor":{"name":{"toString":1}},"then":1}';
+    const odd = [
+      'null',
+      'true',
+      '-0',
+      '1e400',
+      '0.5',
+      '9007199254740993',
+      '""',
+      '[]',
+      '{}',
+      deep,
+      textless,
+      `[${textless}]`,
+      '{"__proto__":1}',
+      `[0,${deep}]`,
+    ];
+    const places: ((text: string) => string)[] = [
+      (text) => text,
+      (text) => `{"a":${text}}`,
+      (text) => `{"__metadata__":${text}}`,
+      (text) => `{"__metadata__":{"a":${text}}}`,
+      (text) => `{"a":{"dtype":${text},"shape":[1],"data_offsets":[0,4]}}`,
+      (text) => `{"a":{"dtype":"F32","shape":${text},"data_offsets":[0,4]}}`,
+      (text) => `{"a":{"dtype":"F32","shape":[1,${text}],"data_offsets":[0,4]}}`,
+      (text) => `{"a":{"dtype":"F32","shape":[1],"data_offsets":${text}}}`,
+      (text) => `{"a":{"dtype":"F32","shape":[1],"data_offsets":[${text},4]}}`,
+      (text) => `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,${text}]}}`,
+    ];
+    for (const place of places)
+      for (const text of odd)
+        try {
+          loadSafetensors(file(place(text), 4));
+        } catch (error) {
+          expect(error, place(text).slice(0, 100)).toBeInstanceOf(TensorError);
+        }
   });
 
   it('writes nothing that it would not read', () => {

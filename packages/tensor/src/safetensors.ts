@@ -119,6 +119,9 @@ export function loadSafetensors(bytes: Uint8Array): { tensors: Map<string, Tenso
   return { tensors, metadata };
 }
 
+/** Of what a file says, in a message. */
+const MAX_SHOWN = 40;
+
 const malformed = (what: string): TensorError => new TensorError(`not a safetensors file: ${what}`);
 
 function readHeader(bytes: Uint8Array): { header: Record<string, unknown>; data: Uint8Array } {
@@ -139,9 +142,12 @@ function readHeader(bytes: Uint8Array): { header: Record<string, unknown>; data:
 }
 
 function readMetadata(value: unknown): Record<string, string> {
-  const entries = typeof value === 'object' && value !== null ? Object.entries(value) : [];
+  if (value === null) return {};
+  const entries: [string, unknown][] | undefined =
+    typeof value === 'object' && !Array.isArray(value) ? Object.entries(value) : undefined;
+  if (entries === undefined) throw malformed('the metadata are not an object');
   if (entries.some(([, v]) => typeof v !== 'string')) throw malformed('metadata are not strings');
-  return Object.fromEntries(entries);
+  return Object.fromEntries(entries) as Record<string, string>;
 }
 
 function readEntry(
@@ -151,19 +157,25 @@ function readEntry(
 ): { dtype: DType; shape: number[]; span: [number, number] } {
   const { dtype: tag, shape, data_offsets: span } = (value ?? {}) as Partial<Entry>;
   const dtype = typeof tag === 'string' ? DTYPES.get(tag) : undefined;
-  if (dtype === undefined) throw malformed(`tensor '${name}' has dtype ${String(tag)}`);
-  if (!Array.isArray(shape) || !Array.isArray(span) || span.length !== 2)
+  // What is neither number nor text may have no text of its own, or a very deep one: it is not asked for it.
+  if (dtype === undefined)
+    throw malformed(`tensor '${name}' has dtype ${typeof tag === 'string' ? tag.slice(0, MAX_SHOWN) : typeof tag}`);
+  if (!isNumbers(shape) || !isNumbers(span) || span.length !== 2)
     throw malformed(`tensor '${name}' has no shape or offsets`);
   try {
-    checkShape(shape as number[]);
+    checkShape(shape);
   } catch (cause) {
     throw cause instanceof ShapeError ? malformed(`tensor '${name}': ${cause.message}`) : cause;
   }
-  const [from, to] = span as [number, number];
+  const [from, to] = span;
   const sound = Number.isSafeInteger(from) && Number.isSafeInteger(to) && from >= 0 && to <= available;
-  if (!sound || to - from !== sizeOf(shape as number[]) * dtypes[dtype].bytes)
+  if (!sound || to - from !== sizeOf(shape) * dtypes[dtype].bytes)
     throw malformed(`tensor '${name}' has offsets [${from}, ${to}]`);
-  return { dtype, shape: [...(shape as number[])], span: [from, to] };
+  return { dtype, shape: [...shape], span: [from, to] };
+}
+
+function isNumbers(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((each) => typeof each === 'number');
 }
 
 /** The format wants every byte to belong to exactly one tensor. */
