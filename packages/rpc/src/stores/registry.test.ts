@@ -2,6 +2,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -113,3 +114,17 @@ it('socket folders of killed processes are swept by the next that listens, and t
   removeFoldersOf(77);
   expect([worker, another].map(existsSync)).toEqual([false, true]);
 });
+
+it.skipIf(process.getuid?.() !== 0)(
+  'root removes nothing of another user, who could lead it elsewhere (needs root)',
+  async () => {
+    const { removeFoldersOf } = await import('../transports/socket-folders.ts');
+    const folder = process.env['TMPDIR'] as string;
+    const [own, planted] = [join(folder, 'backwire-78-abcdef'), join(folder, 'backwire-78-ghijkl')];
+    for (const path of [own, planted]) mkdirSync(path);
+    writeFileSync(join(planted, 's'), '');
+    chownSync(planted, 65_534, 65_534);
+    removeFoldersOf(78);
+    expect([own, join(planted, 's')].map(existsSync)).toEqual([false, true]);
+  },
+);

@@ -1,5 +1,5 @@
 /** @file The folders of Unix sockets: made, removed at the end of the process, and swept of what killed processes left. */
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { lstat, readdir, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -37,8 +37,13 @@ export function removeFolder(folder: string): void {
 export function removeFoldersOf(pid: number): void {
   const parent = tmpdir();
   try {
-    for (const name of readdirSync(parent))
-      if (FOLDER.exec(name)?.[1] === String(pid)) rmSync(join(parent, name), { recursive: true, force: true });
+    for (const name of readdirSync(parent)) {
+      if (FOLDER.exec(name)?.[1] !== String(pid)) continue;
+      const folder = join(parent, name);
+      const stat = lstatSync(folder);
+      // Another user could put a link in the place of a folder of his own while it is being emptied, by root too.
+      if (stat.isDirectory() && stat.uid === process.getuid?.()) rmSync(folder, { recursive: true, force: true });
+    }
   } catch {
     // The next run sweeps.
   }
