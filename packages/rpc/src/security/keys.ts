@@ -78,7 +78,12 @@ export function keyOf(secret: Uint8Array, where = 'the secret'): Key {
     );
   }
   checkStrength(secret, where);
-  return { secret: Uint8Array.from(secret) };
+  return unseen({ secret: Uint8Array.from(secret) });
+}
+
+/** The same object, which `console.log` and `util.inspect` do not look into: whoever prints an agent to find a mistake prints no secret. */
+export function unseen<T extends object>(value: T): T {
+  return Object.defineProperty(value, Symbol.for('nodejs.util.inspect.custom'), { value: () => '[not shown]' });
 }
 /** The secrets in a text: one, or two on lines of their own. @throws RpcError 'invalid-argument'. */
 export function keysOf(text: string, where: string): Keys {

@@ -6,6 +6,7 @@ import { invalidArgument, RpcError } from '../base/errors.ts';
 import { newSecret, SECRET_LETTERS } from '../base/ids.ts';
 import type { Security } from '../base/options.ts';
 import { isLoopback } from '../base/loopback.ts';
+import { unseen } from './keys.ts';
 import { findKeys, keyOf, type Keys } from './secret.ts';
 
 /** How the connections of one agent, and its store, are protected. */
@@ -52,7 +53,7 @@ export function resolveSecurity(security: Security | undefined, context: Securit
       return {
         ...base,
         mode: 'mtls',
-        mtls: security,
+        mtls: unseen({ key: security.key, cert: security.cert, ca: security.ca }),
         keys: findKeys({ env }) ?? userKeys(),
         automatic: findKeys({ env }) === undefined,
       };

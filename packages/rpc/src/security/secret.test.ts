@@ -3,14 +3,16 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { inspect } from 'node:util';
 import { afterEach, describe, expect, test } from 'vitest';
 import { RpcError } from '../base/errors.ts';
+import { createAgent } from '../index.ts';
 import { resolveSecurity, userKeys } from './policy.ts';
 import { deriveKey, findKeys, keyIdIn, type Keys } from './secret.ts';
 
 const cleanups: (() => unknown)[] = [];
-afterEach(() => {
-  for (const cleanup of cleanups.splice(0).reverse()) cleanup();
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
 const keysOf = (secret: string): Keys => findKeys({ secret, env: {} }) as Keys;
@@ -24,6 +26,20 @@ function scratch(): string {
 }
 
 describe('secrets', () => {
+  test('are not among what is printed of an agent, and can be posted to a thread all the same', async () => {
+    const security = { mode: 'hmac', secret: 'sixteen bytes and more' } as const;
+    const agent = await createAgent({ name: 'w0', worldSize: 1, store: 'memory://secret-test', security });
+    cleanups.push(() => agent.shutdown({ graceful: false }));
+    const bytes = [...Buffer.from(security.secret)].join(',');
+    const printed = inspect(agent, { depth: 8, maxArrayLength: null, maxStringLength: null });
+    expect(printed).toContain('[not shown]');
+    expect(printed).not.toContain(security.secret);
+    expect(printed.replaceAll(/\s/g, '').includes(bytes)).toBe(false);
+    const certificates = { mode: 'mtls', key: '-----BEGIN PRIVATE KEY-----', cert: 'c', ca: 'a' } as const;
+    expect(inspect(resolveSecurity(certificates, { env: {} }), { depth: 9 })).not.toContain('PRIVATE KEY');
+    expect(structuredClone(ours)).toEqual(ours);
+  });
+
   test('come from the option, the file, the environment, in that order', () => {
     const directory = scratch();
     const file = join(directory, 'secret');
