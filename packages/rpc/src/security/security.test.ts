@@ -243,6 +243,11 @@ describe('secrets that can be guessed', () => {
     'backwire-secret-1',
     '0123456789abcdef',
     'admin-admin-admin1',
+    'aaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb',
+    '00112233445566778899aabbccddeeff',
+    'letmeinletmeinplease',
+    '1111222233334444555566667777',
+    'abcdabcdabcd-abcdabcdabcd',
   ])("'%s' is refused, with how to make one", (secret) => {
     expect(() => findKeys({ secret, env: {} })).toThrow(/not random enough.*openssl rand -base64 32/);
     expect(() => findKeys({ secret: Buffer.from(secret) })).toThrow('not random enough');
@@ -256,6 +261,13 @@ describe('secrets that can be guessed', () => {
         expect(() => findKeys({ secret, env: {} }), secret).not.toThrow();
       expect(() => findKeys({ secret: bytes }), bytes.toString('hex')).not.toThrow();
     }
+  });
+
+  test('a long one takes no long time to judge', () => {
+    const began = performance.now();
+    findKeys({ secret: randomBytes(100_000), env: {} });
+    findKeys({ secret: randomBytes(75_000).toString('base64'), env: {} });
+    expect(performance.now() - began).toBeLessThan(2_000);
   });
 
   test('nor are a few words that one thought of', () => {

@@ -19,11 +19,18 @@ const BITS = {
   other: 3,
   /** What has been there before. */
   again: 1,
+  /** A character that is the one before it. */
+  same: 0.4,
   /** A character that goes on as those before it did: 'aaa', '345'. */
   sequel: 0.5,
   /** A character of a text that changes between letters and digits all the time. */
   mixed: 4,
 } as const;
+
+/** Texts that come again, from so many characters on, are no accident. */
+const LEAST_REPEAT = 4;
+/** Characters that are looked at: there is enough in fewer. */
+const MAX_LOOKED_AT = 1_024;
 
 const COMMON =
   /passw(?:or)?d|secret|admin|letmein|welcome|change ?me|default|qwert[yz]?(?:uiop)?|asdf(?:ghjkl)?|zxcv(?:bnm)?|iloveyou|monkey|dragon|master|login|root|user|guest|test|demo|example|token|hello|world|backwire|worker|cluster|private|key/y;
@@ -44,14 +51,39 @@ export function checkStrength(secret: Uint8Array, where: string): void {
 function estimateBits(secret: Uint8Array): number {
   const unit = repeated(secret);
   if (unit.some((byte) => byte < 0x20 || byte > 0x7e)) return unit.length * Math.log2(new Set(unit).size);
-  const text = String.fromCharCode(...unit);
-  return Math.min(bitsOfText(text.toLowerCase()), bitsOfText(plain(text.toLowerCase())) + BITS.other);
+  const drawn = String.fromCharCode(...unit.subarray(0, MAX_LOOKED_AT));
+  const text = drawn.toLowerCase();
+  return Math.min(...[text, plain(text)].map((each, i) => bitsOfText(each) + i * BITS.other), bitsOfParts(drawn));
+}
+
+/** As the parts that are there but once: characters that stand several times in a row, then texts that came before. */
+function bitsOfParts(text: string): number {
+  const single = text.replace(/(.)\1+/g, '$1');
+  let bits = (text.length - single.length) * BITS.same;
+  let parts = '';
+  for (let at = 0; at < single.length;) {
+    const length = lengthOfRepeat(single, at);
+    if (length < LEAST_REPEAT) parts += single[at++] ?? '';
+    else {
+      bits += BITS.again;
+      at += length;
+    }
+  }
+  return bits + bitsOfText(parts.toLowerCase());
+}
+
+/** How much of what begins at `at` stands before it, too. */
+function lengthOfRepeat(text: string, at: number): number {
+  let length = 0;
+  while (at + length < text.length && text.slice(0, at).includes(text.slice(at, at + length + 1))) length++;
+  return length;
 }
 
 /** The first part of bytes that only repeat it. */
 function repeated(bytes: Uint8Array): Uint8Array {
   for (let length = 1; length <= bytes.length / 2; length++) {
-    if (bytes.every((byte, i) => byte === bytes[i % length])) return bytes.subarray(0, length);
+    // From the first that is not compared with itself on: most lengths are over at once.
+    if (bytes.subarray(length).every((byte, i) => byte === bytes[i])) return bytes.subarray(0, length);
   }
   return bytes;
 }
