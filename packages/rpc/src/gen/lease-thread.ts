@@ -2042,6 +2042,10 @@ function isTrusted(socket) {
 	return HANGS_UP || socket.authorized && socket.getPeerX509Certificate() !== void 0;
 }
 function refuse(socket, about) {
+	if (socket.getPeerX509Certificate() === void 0) {
+		socket.destroy();
+		return;
+	}
 	const connection = wrapSocket(socket, {
 		...about,
 		protection: UNPROTECTED

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { connect as connectTls, createServer, type TLSSocket } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { authenticate } from '../connect/authenticate.ts';
-import { MAX_HALF_OPEN } from '../security/handshake.ts';
+import { MAX_HALF_OPEN, RECORD_HEAD_BYTES } from '../security/handshake.ts';
 import { resolveSecurity } from '../security/policy.ts';
 import { findKeys, type Keys } from '../security/secret.ts';
 import { Certificates, hasOpenssl } from '../../test/certificates.ts';
@@ -141,19 +141,25 @@ describe.skipIf(!hasOpenssl)('certificates of both sides (made with openssl)', (
     expect(accepted).toHaveLength(0);
   });
 
-  test('one who has none is refused, and again when it resumes what it began', async () => {
+  test('one who has none is hung up on and told nothing, and who resumes what he began is not let in either', async () => {
     const { listener, port, accepted } = await listen(proof('ps'));
-    const knock = (session?: Buffer): Promise<Buffer[]> =>
+    const told: Buffer[] = [];
+    const knock = (given: object): Promise<Buffer[]> =>
       new Promise((resolve) => {
         const tickets: Buffer[] = [];
-        const stranger = { port, ca: readFileSync(made.path('ca.pem')), checkServerIdentity: () => undefined };
-        const socket = connectTls({ ...stranger, ...(session === undefined ? {} : { session }) });
+        const ca = readFileSync(made.path('ca.pem'));
+        const socket = connectTls({ port, ca, checkServerIdentity: () => undefined, ...given });
         socket.on('session', (ticket: Buffer) => tickets.push(ticket)).on('error', () => undefined);
-        socket.resume().once('close', () => resolve(tickets));
+        socket.on('data', (bytes) => told.push(bytes)).once('close', () => resolve(tickets));
+        socket.once('end', () => socket.destroy());
       });
-    const [ticket] = await knock();
-    expect(ticket).toBeDefined();
-    await knock(ticket);
+    for (const session of await knock({})) await knock({ session });
+    expect(told).toEqual([]);
+    const own = { key: readFileSync(made.path('stranger.key')), cert: readFileSync(made.path('stranger.pem')) };
+    const tickets = await knock(own);
+    expect(tickets.length).toBeGreaterThan(0);
+    for (const session of tickets) for (const more of [{}, own]) await knock({ session, ...more });
+    expect(told.every((bytes) => bytes.byteLength === RECORD_HEAD_BYTES)).toBe(true);
     expect(accepted).toHaveLength(0);
     await dial(proof('trainer'), listener.endpoint);
     await expect.poll(() => accepted.length).toBe(1);

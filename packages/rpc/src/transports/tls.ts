@@ -164,8 +164,15 @@ function isTrusted(socket: TLSSocket): boolean {
   return HANGS_UP || (socket.authorized && socket.getPeerX509Certificate() !== undefined);
 }
 
-/** Tells a dialer no, in a record of the handshake, and hangs up. It stays a stranger until its socket is closed. */
+/**
+ * Tells a dialer no, in a record of the handshake, and hangs up. It stays a stranger until its socket is closed. Who has no certificate at
+ * all is no worker, and is told nothing.
+ */
 function refuse(socket: TLSSocket, about: { kind: string; remote: string }): void {
+  if (socket.getPeerX509Certificate() === undefined) {
+    socket.destroy();
+    return;
+  }
   const connection = wrapSocket(socket, { ...about, protection: UNPROTECTED });
   connection.write([rejection()]);
   connection.close();
