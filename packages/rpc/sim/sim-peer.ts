@@ -74,6 +74,8 @@ export class SimPeer implements ConnectorPort<End> {
   #leave: () => void = () => undefined;
   #link: End | undefined;
   #resumed = false;
+  /** Of the session, when the last link was lost. */
+  #progress = 0;
   #gone = false;
   #flushing = false;
   readonly #liveness = new LivenessPolicy<SimPeer>(LIVENESS);
@@ -137,7 +139,7 @@ export class SimPeer implements ConnectorPort<End> {
   hello(end: End, hello: Extract<Handshake, { kind: 'hello' }>): void {
     this.#hellos.set(end, hello);
     end.onClose = () => this.#closed(end);
-    this.connector.hello(end, hello.dial);
+    this.connector.hello(end, hello.dial, this.#owner.env.now());
   }
 
   /** It died, or this worker closes. */
@@ -193,7 +195,7 @@ export class SimPeer implements ConnectorPort<End> {
     const hello = this.#hellos.get(end);
     this.#hellos.delete(end);
     if (hello === undefined || end.state === 'closed') {
-      this.connector.linkLost(this.#owner.env.now());
+      this.#redial();
       return;
     }
     // Only now: a HELLO of a dial that is over says nothing about the session.
@@ -253,7 +255,7 @@ export class SimPeer implements ConnectorPort<End> {
     }
     this.#agreed = true;
     this.#endOldLink();
-    this.connector.welcomed(packet.dial);
+    this.connector.welcomed(packet.dial, this.#owner.env.now());
     this.#adopt(end);
   }
 
@@ -349,7 +351,13 @@ export class SimPeer implements ConnectorPort<End> {
     this.#hellos.delete(end);
     if (end !== this.#link) return this.connector.parkedLost(end);
     this.#endOldLink();
-    if (!this.#gone) this.connector.linkLost(this.#owner.env.now());
+    if (!this.#gone) this.#redial();
+  }
+
+  #redial(): void {
+    const { progress } = this.session;
+    this.connector.linkLost(this.#owner.env.now(), progress !== this.#progress);
+    this.#progress = progress;
   }
 
   #dialOver(end: End, refused: boolean): void {
