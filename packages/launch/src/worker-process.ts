@@ -1,5 +1,5 @@
 /** @file One worker: spawned in a process group of its own, its output read, its end awaited. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { messageOf } from './errors.ts';
@@ -73,16 +73,11 @@ export class WorkerProcess {
   /** `onExit` is called at the moment of the end, before the rest of the output is read. */
   constructor(spec: WorkerSpec, onExit: (worker: WorkerProcess, end: WorkerEnd) => void) {
     this.spec = spec;
-    this.child = spawn(spec.command.executable, [...spec.command.args], {
-      cwd: spec.command.cwd,
-      env: { ...process.env, ...spec.env },
-      stdio: ['ignore', spec.inheritStdout ? 'inherit' : 'pipe', 'pipe'],
-      // A group of its own: a signal reaches the worker's children too, and Ctrl-C reaches it once, through the launcher.
-      detached: true,
-    });
-    const { stdout, stderr } = this.child;
-    if (stdout !== null) this.read('stdout', stdout);
-    if (stderr !== null) this.read('stderr', stderr);
+    this.child = spawned(spec);
+    // Undefined where no pipe could be made, for want of files that may be open.
+    const { stdout, stderr } = this.child as Record<'stdout' | 'stderr', Readable | null | undefined>;
+    if (stdout) this.read('stdout', stdout);
+    if (stderr) this.read('stderr', stderr);
     this.ended = this.watch(onExit);
   }
 
@@ -183,6 +178,23 @@ export class WorkerProcess {
         this.whenRead(settle);
       });
     });
+  }
+}
+
+/** Starts it. What the system refuses is an event of the child also where node throws it, as with arguments that are too long. */
+function spawned({ command, env, inheritStdout }: WorkerSpec): ChildProcess {
+  try {
+    return spawn(command.executable, [...command.args], {
+      cwd: command.cwd,
+      env: { ...process.env, ...env },
+      stdio: ['ignore', inheritStdout ? 'inherit' : 'pipe', 'pipe'],
+      // A group of its own: a signal reaches the worker's children too, and Ctrl-C reaches it once, through the launcher.
+      detached: true,
+    });
+  } catch (error) {
+    const never = new ChildProcess();
+    process.nextTick(() => never.emit('error', error));
+    return never;
   }
 }
 
