@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { removeFoldersOf } from '@backwire/rpc/internal';
 import { messageOf } from './errors.ts';
 import type { GroupRound, RoundEnd } from './group-store.ts';
+import type { Interrupts } from './interrupts.ts';
 import { consoleOf, LogFiles, untaken } from './output.ts';
 import type { ProgramCommand } from './program.ts';
 import type { Reaper } from './reaper.ts';
@@ -21,6 +22,7 @@ export interface AttemptOptions extends LaunchSettings {
   readonly command: ProgramCommand;
   readonly reaper: Reaper;
   readonly round: GroupRound;
+  readonly interrupts: Interrupts;
 }
 
 export type AttemptOutcome =
@@ -58,20 +60,16 @@ class Attempt {
   }
 
   async run(): Promise<AttemptOutcome> {
-    const { signals, signal, processes } = this.options;
-    const handlers = signals.map((name) => [name, () => this.interrupt(name)] as const);
-    for (const [name, handler] of handlers) process.on(name, handler);
-    const onAbort = (): void => this.interrupt('SIGTERM');
-    signal.addEventListener('abort', onAbort);
-    const { over, firstRank } = this.options.round;
+    const { interrupts, processes, round } = this.options;
+    const { over, firstRank } = round;
     const onOver = (): void => {
       if (!this.failed) this.end ??= over?.reason as RoundEnd;
       this.stop('SIGTERM');
     };
     over?.addEventListener('abort', onOver);
+    const unlisten = interrupts.listen((by) => this.interrupt(by));
     try {
       if (over?.aborted === true) onOver();
-      if (signal.aborted) this.interrupt('SIGTERM');
       for (let n = 0; n < processes && !this.stopping; n++) this.start(n, firstRank + n);
       for (const task of this.tasks) await task;
       const ends = this.workers
@@ -80,8 +78,7 @@ class Attempt {
       return this.outcome(await Promise.all(ends));
     } finally {
       clearTimeout(this.killTimer);
-      for (const [name, handler] of handlers) process.off(name, handler);
-      signal.removeEventListener('abort', onAbort);
+      unlisten();
       over?.removeEventListener('abort', onOver);
       for (const log of this.logs) log.close();
     }

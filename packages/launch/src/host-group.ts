@@ -120,10 +120,12 @@ export class HostGroup {
     }
   }
 
-  /** The workers here have finished; resolves when those of all hosts have, or another round begins. */
+  /** The workers here have finished; resolves when those of all hosts have, or another round begins, or this launcher is told to stop. */
   async finish(round: GroupRound): Promise<void> {
     await this.step((state) => steps.finish(state, round.round, this.id));
-    while (this.outcome === undefined && round.over?.aborted !== true) await this.change(POLL_MS * 4);
+    const { signal } = this.options;
+    while (this.outcome === undefined && round.over?.aborted !== true && !signal.aborted)
+      await this.change(POLL_MS * 4);
   }
 
   /** A worker here failed, and is not replaced. */
@@ -132,12 +134,13 @@ export class HostGroup {
     await this.tell((state) => steps.fail(state, round.round, this.id, report));
   }
 
-  /** This launcher was told to stop: a group of a fixed size ends, another goes on without this host. */
+  /** This launcher was told to stop: a group of a fixed size whose workers run ends, another goes on without this host. */
   async leave(why: string): Promise<void> {
-    const { least, most } = this.terms;
     const name = this.name();
     await this.tell((state) =>
-      least === most ? steps.close(state, why) : steps.lose(state, this.id, `host ${name} has left: ${why}`),
+      steps.needs(state, this.id)
+        ? steps.close(state, why)
+        : steps.lose(state, this.id, `host ${name} has left: ${why}`),
     );
   }
 

@@ -6,6 +6,7 @@ import { optionNames, show, unknownOption, withoutPassword } from '@backwire/rpc
 import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { openLocalGroup, type GroupRound } from './group-store.ts';
 import { HostGroup } from './host-group.ts';
+import { Interrupts } from './interrupts.ts';
 import { makeFolder } from './output.ts';
 import type { LaunchOptions } from './options.ts';
 import { programCommand, type ProgramCommand } from './program.ts';
@@ -51,11 +52,15 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   });
   prepareLogs(settings);
   const reaper = new Reaper();
-  const run = (round: GroupRound): Promise<AttemptOutcome> => attempt({ ...settings, command, reaper, round });
+  const interrupts = new Interrupts(settings.signals, settings.signal);
+  const run = (round: GroupRound): Promise<AttemptOutcome> =>
+    attempt({ ...settings, command, reaper, round, interrupts });
   const alone = settings.nodes === 1 && settings.membership === 'static' && settings.backend === 'hosted';
   try {
-    return await (alone ? onThisHost : overHosts)(settings, command, run);
+    if (alone) return await onThisHost(settings, command, run);
+    return await overHosts({ ...settings, signal: interrupts.signal }, command, run, interrupts);
   } finally {
+    interrupts.close();
     reaper.close();
   }
 }
@@ -134,12 +139,24 @@ async function onThisHost(settings: LaunchSettings, command: ProgramCommand, run
 }
 
 /** This host's part of a group of several. */
-async function overHosts(settings: LaunchSettings, command: ProgramCommand, run: Run): Promise<LaunchResult> {
-  const group = await HostGroup.join(settings);
+async function overHosts(
+  settings: LaunchSettings,
+  command: ProgramCommand,
+  run: Run,
+  interrupts: Interrupts,
+): Promise<LaunchResult> {
+  const group = await HostGroup.join(settings).catch((error: unknown) => {
+    if (interrupts.by === undefined) throw error;
+  });
+  if (group === undefined) return stopped(interrupts, command);
   let last: LaunchResult = resultOf({ kind: 'finished', exits: [] }, command, 0);
   try {
     for (;;) {
       const round = await group.round();
+      if (round === undefined && group.outcome === undefined) {
+        await group.leave(`stopped by ${interrupts.by ?? 'its caller'}`);
+        return stopped(interrupts, command, last);
+      }
       if (round === undefined) return ended(group, last);
       if (round.restarts > last.restarts)
         sayAgain(settings, group.tells ? undefined : `backwire: ${group.reason}`, round.restarts);
@@ -163,6 +180,12 @@ async function overHosts(settings: LaunchSettings, command: ProgramCommand, run:
   } finally {
     await group.close();
   }
+}
+
+/** What became of this host's part where it was told to end while no worker ran. */
+function stopped(interrupts: Interrupts, command: ProgramCommand, last?: LaunchResult): LaunchResult {
+  const { exits = [], restarts = 0 } = last ?? {};
+  return resultOf({ kind: 'stopped', by: interrupts.by ?? 'SIGTERM', exits }, command, restarts);
 }
 
 /** What became of this host's part once the group has ended. */

@@ -129,6 +129,11 @@ export function lose(state: Rendezvous, id: string, why: string): Rendezvous {
   return nextRound({ ...state, restarts: state.restarts + 1 }, hosts, why);
 }
 
+/** Whether the group cannot go on without this host: its size is fixed, and workers of it run. */
+export function needs({ phase, least, most, hosts }: Rendezvous, id: string): boolean {
+  return phase === 'running' && least === most && hosts.some((host) => host.id === id && !host.done);
+}
+
 /** A worker of a host failed, and is not replaced. */
 export function fail(state: Rendezvous, round: number, id: string, why: string): Rendezvous {
   if (state.phase === 'closed' || state.round !== round) return state;
