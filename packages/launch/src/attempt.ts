@@ -1,10 +1,11 @@
 /** @file One attempt of a group: from the first worker's start to the last one's end. */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
-import { removeFoldersOf } from '@backwire/rpc/internal';
+import { removeFoldersOf, within } from '@backwire/rpc/internal';
 import { messageOf } from './errors.ts';
 import type { GroupRound, RoundEnd } from './group-store.ts';
 import type { Interrupts } from './interrupts.ts';
+import { UNREAD_MS } from './limits.ts';
 import { consoleOf, LogFiles, untaken } from './output.ts';
 import type { ProgramCommand } from './program.ts';
 import type { Reaper } from './reaper.ts';
@@ -80,8 +81,17 @@ class Attempt {
       clearTimeout(this.killTimer);
       unlisten();
       over?.removeEventListener('abort', onOver);
-      for (const log of this.logs) log.close();
+      await this.closeLogs();
     }
+  }
+
+  /** A launcher that was told to end, even now, waits for a disk no longer than for a reader. */
+  private async closeLogs(): Promise<void> {
+    const closed = Promise.all(this.logs.map((log) => log.close()));
+    let unlisten = (): void => undefined;
+    const told = new Promise<void>((resolve) => (unlisten = this.options.interrupts.listen(() => resolve())));
+    await Promise.race([closed, told.then(() => within(closed, UNREAD_MS, () => undefined))]);
+    unlisten();
   }
 
   private start(n: number, rank: number): void {

@@ -135,8 +135,9 @@ export class LogFiles {
     hold(source, file);
   }
 
-  close(): void {
-    for (const file of this.open.values()) file?.end();
+  /** Resolves once all that was written is in the files, or cannot be: whoever hears of the end may read them. */
+  async close(): Promise<void> {
+    await Promise.all([...this.open.values()].map(ended));
     this.open.clear();
   }
 
@@ -156,6 +157,14 @@ export class LogFiles {
     });
     return file;
   }
+}
+
+function ended(file: WriteStream | null): Promise<void> {
+  return new Promise((resolve) => {
+    if (file === null || file.closed) return resolve();
+    file.once('close', resolve);
+    file.end();
+  });
 }
 
 /**

@@ -1,6 +1,6 @@
-/** @file A launcher in want: of files that it may open. */
+/** @file A launcher in want: of files that it may open, of a disk that is fast. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -39,4 +39,26 @@ it('says so of arguments that are longer than the system takes', async () => {
   const { ok, exitCode, report } = await launch({ program: program(''), native: true, args: ['x'.repeat(200_000)] });
   expect([ok, exitCode]).toEqual([false, 1]);
   expect(report).toContain('could not be started: spawn E2BIG');
+});
+
+describe('the logs of a group that has ended', { timeout: 60_000 }, () => {
+  it('are complete', async () => {
+    const [processes, bytes] = [8, 5_000_000];
+    for (const runId of ['a', 'b', 'c']) {
+      const { ok } = await launch({
+        program: program(`head -c ${bytes} /dev/zero; echo last >&2`),
+        native: true,
+        processes,
+        redirects: () => ({ stdout: true, stderr: true }),
+        logDir: folder,
+        runId,
+      });
+      expect(ok).toBe(true);
+      for (let rank = 0; rank < processes; rank++) {
+        const logs = join(folder, runId, 'attempt_0', String(rank));
+        expect([rank, readFileSync(join(logs, 'stdout.log')).byteLength]).toEqual([rank, bytes]);
+        expect([rank, readFileSync(join(logs, 'stderr.log'), 'utf8')]).toEqual([rank, 'last\n']);
+      }
+    }
+  });
 });
