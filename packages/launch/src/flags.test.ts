@@ -1,5 +1,6 @@
 /** @file Flags in all their spellings, and what is wrong with wrong ones. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { LaunchError } from './errors.ts';
 import { FLAGS, parseFlags, strayFlag } from './flags.ts';
 import { launchOptions } from './run-command.ts';
 
@@ -165,4 +166,14 @@ describe('launchOptions', () => {
   it('refuses to run nothing', () => {
     expect(() => launchOptions(parseFlags(['--standalone'], {}))).toThrow('which program?');
   });
+});
+
+it('say where there is no folder in which one for logs could be made', () => {
+  vi.stubEnv('TMPDIR', '/nowhere/at/all');
+  expect(() => options(['--tee', '3'])).toThrow(
+    new LaunchError(
+      "no folder for the logs can be made in '/nowhere/at/all': ENOENT: no such file or directory, mkdtemp '/nowhere/at/all/backwire-logs-XXXXXX'; --log-dir names another",
+    ),
+  );
+  expect(options(['--tee', '3', '--log-dir', 'here']).logDir).toBe('here');
 });

@@ -3,7 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { nearestName, withoutPassword } from '@backwire/rpc/internal';
-import { UsageError } from './errors.ts';
+import { LaunchError, messageOf, UsageError } from './errors.ts';
 import type { ParsedFlags } from './flags.ts';
 import type { LaunchOptions } from './options.ts';
 import { localRank, parseStreams } from './output-spec.ts';
@@ -15,7 +15,7 @@ const DEFAULT_RENDEZVOUS_PORT = 29_400;
 
 /**
  * What the flags ask for.
- * @throws UsageError naming the flag and its value.
+ * @throws UsageError naming the flag and its value; LaunchError when logs are asked for, and there is no place for them.
  */
 export function launchOptions(flags: ParsedFlags, scheduler?: Scheduler): LaunchOptions {
   const { values, program, args } = flags;
@@ -41,7 +41,7 @@ export function launchOptions(flags: ParsedFlags, scheduler?: Scheduler): Launch
   if (interval !== undefined) seconds('monitor-interval', interval);
   // Last: a mistake leaves no folder.
   const hasFiles = options.redirects !== undefined || options.tee !== undefined;
-  if (hasFiles) options.logDir ??= mkdtempSync(join(tmpdir(), 'backwire-logs-'));
+  if (hasFiles) options.logDir ??= newLogFolder();
   return options;
 }
 
@@ -96,6 +96,18 @@ function where(values: ReadonlyMap<string, string>, scheduler: Scheduler | undef
     masterAddr: masterAddr === undefined ? '127.0.0.1' : bareAddress('flag --master-addr', masterAddr),
     masterPort: wholeFlag(values, 'master-port', DEFAULT_MASTER_PORT, 65_535),
   };
+}
+
+/** @throws LaunchError saying which flag names a folder, where the system's own takes none. */
+function newLogFolder(): string {
+  try {
+    return mkdtempSync(join(tmpdir(), 'backwire-logs-'));
+  } catch (error) {
+    throw new LaunchError(
+      `no folder for the logs can be made in '${tmpdir()}': ${messageOf(error)}; --log-dir names another`,
+      { cause: error },
+    );
+  }
 }
 
 /** A password has no place among flags, which every user of a machine can read. */
