@@ -64,6 +64,10 @@ const MAX_SENDS = 12;
 const DEAF_MS = 3_000;
 const FIRST_BACKOFF_MS = 20;
 const MAX_BACKOFF_MS = 1_000;
+/** A connection that broke sooner than this is a brief one; */
+const BRIEF_MS = 1_000;
+/** the first of them is made again at once, those after it with pauses of up to so long, whatever came over them. */
+const MAX_BRIEF_BACKOFF_MS = 200;
 /** Requests without a reply; a client that has more is not waiting for its answers. */
 const MAX_OUTSTANDING = 100_000;
 /** A reply is at most a list and its heads. */
@@ -80,8 +84,11 @@ export class EmbeddedLink {
   private nextId = 1;
   private connectedBefore = false;
   private lastError: RpcError | undefined;
-  /** Before the next dial: nothing after a connection on which something was answered. */
+  /** Before the next dial: little or nothing after a connection on which something was answered. */
   private backoff = 0;
+  /** When this connection began, and whether something came over it. */
+  private upAt = 0;
+  private wasHeard = false;
   /** When something came last, and the watch over it; only while replies are owed. */
   private heardAt = 0;
   private readonly silenceMs: number;
@@ -186,6 +193,8 @@ export class EmbeddedLink {
 
   private start(connection: Connection): void {
     this.connection = connection;
+    this.upAt = performance.now();
+    this.wasHeard = false;
     connection.attach(new ByteReader(this.program(), (error) => this.onDown(connection, error)));
     const first = !this.connectedBefore;
     this.connectedBefore = true;
@@ -264,7 +273,7 @@ export class EmbeddedLink {
       else if (op === Op.LEASE_LOST) this.events.leaseLost(id);
       else if (op === Op.REPLY) this.onReply(id, body);
       else throw new RpcError('protocol-error', `an unknown frame ${op} from the store`);
-      this.backoff = 0;
+      this.wasHeard = true;
     }
   }
 
@@ -281,6 +290,8 @@ export class EmbeddedLink {
   private onDown(connection: Connection, error: Error | undefined): void {
     if (this.connection !== connection) return;
     this.connection = undefined;
+    if (this.wasHeard)
+      this.backoff = performance.now() - this.upAt < BRIEF_MS ? Math.min(this.backoff, MAX_BRIEF_BACKOFF_MS) : 0;
     // What was written may have been done, though nobody said so.
     const text = `the connection to the store at ${this.options.endpoint} broke${whyOf(error)}`;
     this.lastError = new RpcError('unavailable', text, { executed: 'maybe', cause: error });

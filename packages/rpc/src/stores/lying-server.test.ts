@@ -164,3 +164,19 @@ test('answers of random bytes settle every request', { timeout: 60_000 }, async 
     await store.close();
   }
 });
+
+test('a server that hangs up after each answer is dialled at once, but not without pause: a watch goes on', async () => {
+  const server = await lyingStore((connection, id) => {
+    connection.write([frame(Op.REPLY, id, [u8(0)])]);
+    connection.close();
+  });
+  const store = await embeddedStore({ endpoint: server.endpoint });
+  cleanups.push(() => store.close());
+  const watch = store.watch('')[Symbol.asyncIterator]();
+  const started = performance.now();
+  for (let i = 0; i < 3; i++) await within(watch.next(), 5_000);
+  expect(performance.now() - started).toBeLessThan(1_000);
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  expect(server.dials()).toBeLessThan(60);
+  await within(watch.next(), 5_000);
+});
