@@ -102,3 +102,19 @@ test('a message that is longer than any ends it', async () => {
   await vi.waitFor(() => expect(seen.ends).toHaveLength(1));
   expect([seen.bytes, String(seen.ends[0])]).toEqual([MAX_MESSAGE_BYTES, expect.stringContaining('longer than any')]);
 });
+
+test.each([
+  ['hello', 'a message that is not binary [protocol-error]'],
+  [
+    new ArrayBuffer(MAX_MESSAGE_BYTES + 1),
+    `a message of ${MAX_MESSAGE_BYTES + 1} bytes, which is longer than any [protocol-error]`,
+  ],
+])(
+  'a message that no peer of this library sends ends it, and says so in words that reach the caller',
+  async (data, message) => {
+    const { socket, seen } = connected();
+    socket.tell('message', { data });
+    await Promise.resolve();
+    expect(seen.ends).toEqual([expect.objectContaining({ code: 'protocol-error', message })]);
+  },
+);

@@ -1,4 +1,5 @@
 /** @file A WebSocket, of a browser or of the package `ws`, as a connection: a stream of bytes cut into binary messages. */
+import { RpcError } from '../base/errors.ts';
 import { unref } from '../base/platform.ts';
 import type { Protection } from '../security/protection.ts';
 import { asError, closedError, copyTo } from './connection-parts.ts';
@@ -160,11 +161,11 @@ export class WebSocketConnection implements Connection {
     // The timers of a page that nobody sees run once a second or once a minute; messages come as they come.
     if (this.poll !== undefined) this.lookWhatLeft();
     if (!(data instanceof ArrayBuffer)) {
-      this.destroy(new Error('a message that is not binary'));
+      this.destroy(new RpcError('protocol-error', 'a message that is not binary'));
       return;
     }
     if (data.byteLength > MAX_MESSAGE_BYTES) {
-      this.destroy(new Error(`a message of ${data.byteLength} bytes, which is longer than any`));
+      this.destroy(new RpcError('protocol-error', `a message of ${data.byteLength} bytes, which is longer than any`));
       return;
     }
     const bytes = new Uint8Array(data);
