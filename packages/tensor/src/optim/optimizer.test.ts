@@ -56,6 +56,31 @@ describe('options', () => {
   );
 });
 
+describe('parameters', () => {
+  it('are stepped once: named twice they are refused, in a group and across groups', () => {
+    const [p, q, r] = [leaf([1]), leaf([2]), leaf([3])];
+    const again = 'optim.SGD: parameter 2 is parameter 0 again, and would be stepped twice: leave one of them out';
+    expect(() => new optim.SGD([p, q, p], { lr: 1 })).toThrow(again);
+    expect(() => new optim.SGD([{ params: [p, q, p] }], { lr: 1 })).toThrow(again);
+    const across = 'some parameters appear in more than one parameter group';
+    expect(() => new optim.SGD([{ params: [p] }, { params: [q, p] }], { lr: 1 })).toThrow(across);
+    const optimizer = new optim.SGD([p, q], { lr: 1 });
+    expect(() => optimizer.addParamGroup({ params: [r, q] })).toThrow(across);
+    expect(() => optimizer.addParamGroup({ params: [r, r] })).toThrow('parameter 3 is parameter 2 again');
+    expect([optimizer.params, optimizer.paramGroups.length]).toEqual([[p, q], 1]);
+    optimizer.step([tensor([1]), tensor([1])]);
+    expect([p.item(), q.item(), r.item()]).toEqual([0, 1, 3]);
+  });
+
+  it('of tied weights come once', () => {
+    const [one, two] = [new nn.Linear(2, 2), new nn.Linear(2, 2)];
+    Object.assign(two, { weight: one.weight });
+    const model = new nn.Sequential(one, two);
+    expect(model.parameters().length).toBe(3);
+    expect(new optim.SGD(model.parameters(), { lr: 1 }).params.length).toBe(3);
+  });
+});
+
 describe('complex parameters', () => {
   it.each(['SGD', 'Adam', 'AdamW', 'Adamax', 'RAdam', 'Adagrad', 'Adadelta', 'RMSprop', 'Rprop'] as const)(
     '%s updates as pairs of real numbers',

@@ -27,7 +27,7 @@ import {
 } from './values.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { checkComplete, checkGiven, checkKinds, checkNumbers, defined, nameOf } from './options.ts';
+import { checkComplete, checkEachOnce, checkGiven, checkKinds, checkNumbers, defined, nameOf } from './options.ts';
 
 export type { Values };
 
@@ -179,8 +179,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     const first = this.flat.length;
     const params = [...given.params];
     for (const [i, param] of params.entries()) this.checkParam(param, first + i);
-    if (params.some((param) => this.flat.includes(param)))
-      throw new RangeError('some parameters appear in more than one parameter group');
+    checkEachOnce(params, this.flat, nameOf(this));
     const group: ParamGroup = { params, lr: 0, maximize: false, ...defaults };
     this.groups.push(group);
     for (const param of params) {

@@ -1,6 +1,7 @@
 /** @file Options as programs give them to optimisers: what kind each is of. */
 import { kindOf } from '../given.ts';
 import { rpcName } from '../named.ts';
+import type { Tensor } from '../tensor.ts';
 
 /** Without what is undefined. */
 export function defined(options: object): Record<string, unknown> {
@@ -70,4 +71,22 @@ export function checkAbove0(what: string, value: number): void {
 export function checkEach(what: string, values: unknown, groups: readonly unknown[]): void {
   if (Array.isArray(values) && values.length !== groups.length)
     throw new RangeError(`${what} has ${values.length} values for ${groups.length} groups`);
+}
+
+/**
+ * @throws RangeError for a parameter that is given twice, or is in a group before. PyTorch warns that the first will be an error, and
+ * steps such a parameter as often as it is named.
+ */
+export function checkEachOnce(params: readonly Tensor[], before: readonly Tensor[], what: string): void {
+  const seen = new Set(before);
+  if (params.some((param) => seen.has(param)))
+    throw new RangeError('some parameters appear in more than one parameter group');
+  for (const [i, param] of params.entries()) {
+    const { size } = seen;
+    if (seen.add(param).size > size) continue;
+    const [one, again] = [params.indexOf(param), i].map((at) => at + before.length);
+    throw new RangeError(
+      `${what}: parameter ${again} is parameter ${one} again, and would be stepped twice: leave one of them out`,
+    );
+  }
 }
