@@ -292,3 +292,8 @@ export function chances(probabilities: ArrayLike<number>): Float64Array {
 export function uniforms(n: number): Float64Array {
   return Float64Array.from({ length: n }, () => generator.uniform());
 }
+
+/** A number uniform in [0, 1) with the 53 bits of a double: what lies between two of `uniforms`. */
+export function finer(): number {
+  return generator.uniformDouble();
+}

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   bernoulli,
+  data,
   distributions,
   gumbelSoftmax,
   manualSeed,
@@ -12,6 +13,7 @@ import {
   zeros,
   type Tensor,
 } from '../src/index.ts';
+import { place } from '../src/ops/sampling.ts';
 
 const COUNT = 20_000;
 const first = (t: Tensor): number => t.item();
@@ -123,6 +125,48 @@ describe('what fills tensors', () => {
     }
     expect((counts[2] as number) / 2_000).toBeCloseTo(0.75, 1);
     expect(() => multinomial(tensor([1, 0, 3]), 3)).toThrow('not enough non-negative category');
+  });
+
+  it('multinomial goes by all bits of the weights', () => {
+    // The last word of this seed's is below 256: a 24-bit number of it is zero, which is the first of two weights without more bits.
+    const [seed, words] = [20_524, 1_553];
+    manualSeed(seed);
+    const weights = tensor([1e-12, 1], { dtype: 'float64' });
+    const drawn = multinomial(weights, words, { replacement: true });
+    expect(drawn.eq(1).all().item()).toBe(1);
+    manualSeed(seed);
+    const tiny = multinomial(weights.mul(2 ** -1000), words, { replacement: true });
+    expect(tiny.equal(drawn)).toBe(true);
+  });
+
+  it.each([
+    ['one that has all of the place', [1, 3], 0, 0, []],
+    ['what more bits say', [1, 3], 0.9, 0, [0.2]],
+    ['what more bits say', [1, 3], 0.9, 1, [0.7]],
+    ['one of many in one place', [0.1, 0.1, 0, 0.1, 0.1], 0, 3, [0.5]],
+    ['the last that weighs something', [0.5, 0.4, 0], 0.95, 1, []],
+  ])('finds %s: of %j at %d, number %d', (_, weights, at, expected, bits) => {
+    const further = [...bits];
+    expect(place(Float64Array.from(weights), at, 0.4, () => further.shift() as number)).toBe(expected);
+    expect(further).toEqual([]);
+  });
+
+  it('multinomial takes weights whose sum is beyond the largest number', () => {
+    manualSeed(7);
+    const weights = tensor([1.5e308, 0, 1.5e308], { dtype: 'float64' });
+    const drawn = multinomial(weights, COUNT, { replacement: true });
+    expect(drawn.to('float64').mean().item()).toBeCloseTo(1, 1);
+    expect(drawn.eq(1).any().item()).toBe(0);
+    expect(() => multinomial(weights, 2 ** 53, { replacement: true })).toThrow('has too many elements');
+  });
+
+  it('WeightedRandomSampler comes to samples of small weights', () => {
+    const small = Array<number>(4_096).fill(2 ** -30);
+    const sampler = new data.WeightedRandomSampler([...small, 1], 2 ** 20, { seed: 1 });
+    const seen = [...sampler].filter((i) => i < small.length);
+    expect(seen.length).toBeGreaterThan(0);
+    // 24 bits come to every 64th of them only.
+    expect(seen.every((i) => i % 64 === 0)).toBe(false);
   });
 
   it('gumbelSoftmax chooses as often as the logits say, and passes gradients when hard', () => {

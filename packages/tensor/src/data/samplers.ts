@@ -137,7 +137,15 @@ export class WeightedRandomSampler implements Sampler {
     const random = this.draws.epoch();
     if (this.replacement) {
       const sums = Float64Array.from(runningSums(this.weights));
-      for (let i = 0; i < this.length; i++) yield firstAbove(sums, random.uniform() * (sums.at(-1) ?? 0));
+      const total = sums.at(-1) ?? 0;
+      // 24 bits alone would never come to most of many samples, nor to one whose weight is small beside the others.
+      const width = total * 2 ** -24;
+      for (let i = 0; i < this.length; i++) {
+        const at = random.uniform() * total;
+        const found = firstAbove(sums, at);
+        const sure = (sums[found] as number) >= at + width;
+        yield sure ? found : firstAbove(sums, at + random.uniformDouble() * width);
+      }
       return;
     }
     // Efraimidis and Spirakis (2006): the largest of u^(1/w) come first.

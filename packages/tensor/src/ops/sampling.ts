@@ -5,8 +5,9 @@ import { fromArray, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { observedCreation } from '../observed.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { bernoulliLike, chances, rand, randn, uniforms } from '../random.ts';
+import { bernoulliLike, chances, finer, rand, randn, uniforms } from '../random.ts';
 import { sweep } from '../scope.ts';
+import { checkCount } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { check, each, FLOAT, FLOATING, REAL } from './takes.ts';
 
@@ -91,6 +92,7 @@ export const multinomial = named(
     if (values.some((v) => !(v >= 0 && v < Infinity)))
       throw new RangeError('probability tensor contains either `inf`, `nan` or element < 0');
     const rows = weights.rank === 1 ? 1 : (weights.shape[0] as number);
+    checkCount([rows, count]);
     const out = new BigInt64Array(rows * count);
     for (let r = 0; r < rows; r++)
       drawLine(Float64Array.from(values.subarray(r * n, (r + 1) * n)), again, out.subarray(r * count, (r + 1) * count));
@@ -98,8 +100,14 @@ export const multinomial = named(
   },
 );
 
+/** Fills `out` with positions in a line of weights, which are scratch memory. */
 function drawLine(weights: Float64Array, again: boolean, out: BigInt64Array): void {
-  let total = weights.reduce((a, b) => a + b, 0);
+  let total = sumOf(weights);
+  if (total === Infinity) {
+    // No sum of as many weights as fit into memory overflows then, and none that matters beside them vanishes.
+    weights.forEach((w, i) => (weights[i] = w * 2 ** -64));
+    total = sumOf(weights);
+  }
   const left = weights.reduce((k, w) => k + (w > 0 ? 1 : 0), 0);
   if (total <= 0) throw new RangeError('invalid multinomial distribution (sum of probabilities <= 0)');
   if (!again && out.length > left)
@@ -107,18 +115,36 @@ function drawLine(weights: Float64Array, again: boolean, out: BigInt64Array): vo
       `invalid multinomial distribution (with replacement: false, not enough non-negative category to sample: ${left} of ${out.length})`,
     );
   uniforms(out.length).forEach((u, k) => {
-    let at = u * total;
-    let chosen = -1;
-    for (let i = 0; i < weights.length; i++) {
-      const w = weights[i] as number;
-      if (w === 0) continue;
-      chosen = i;
-      at -= w;
-      if (at < 0) break;
-    }
+    const chosen = place(weights, u * total, total * 2 ** -24, finer);
     out[k] = BigInt(chosen);
     if (again) return;
     total -= weights[chosen] as number;
     weights[chosen] = 0;
   });
+}
+
+/**
+ * Which of `weights`, put one behind the other, has what lies at a random place of the `width` from `at` on: `further` gives that place,
+ * from 0 to 1, and is asked only where several have a part of it. 24 bits alone would never come to most of many weights, nor to one that
+ * is small beside the others.
+ */
+export function place(weights: Float64Array, at: number, width: number, further: () => number): number {
+  let asked = false;
+  let chosen = -1;
+  for (let i = 0; i < weights.length; i++) {
+    const w = weights[i] as number;
+    if (w === 0) continue;
+    chosen = i;
+    at -= w;
+    if (at < 0 && !asked && at + width > 0) {
+      at += further() * width;
+      asked = true;
+    }
+    if (at < 0) break;
+  }
+  return chosen;
+}
+
+function sumOf(values: Float64Array): number {
+  return values.reduce((a, b) => a + b, 0);
 }
