@@ -1,4 +1,5 @@
 /** @file autocast: which operations compute in lower precision, which in single, while a function runs. */
+import { checkFunction, checkOptions, kindOf } from './given.ts';
 import { ambient, runWith } from './ambient.ts';
 import { DTypeError } from './errors.ts';
 import { checkOptionNames } from './option-names.ts';
@@ -97,10 +98,12 @@ const OPTIONS: ReadonlySet<string> = new Set(['dtype', 'enabled']);
  * belong outside. @throws DTypeError for another dtype.
  */
 export function autocast<T>(fn: () => T, options: AutocastOptions = {}): T {
+  checkFunction('autocast', fn);
+  checkOptions('autocast()', options);
   checkOptionNames(options, OPTIONS, 'autocast()');
   const { dtype = 'bfloat16', enabled = true } = options;
   if (dtype !== 'bfloat16' && dtype !== 'float16')
-    throw new DTypeError(`autocast takes bfloat16 or float16, got ${String(dtype)}`);
+    throw new DTypeError(`autocast takes bfloat16 or float16, got ${kindOf(dtype)}`);
   if (!enabled) return runWith({ autocast: undefined }, fn);
   const region: Autocast = { dtype, casts: new Map() };
   open++;

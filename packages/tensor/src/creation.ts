@@ -1,4 +1,6 @@
 /** @file Making tensors: from values, bytes, ranges and parts. */
+import { checkOptions, kindOf } from './given.ts';
+import { checkArguments } from './arguments.ts';
 import { checkElement, checkFill, checkInt64, isBounded } from './range.ts';
 import {
   allocate,
@@ -57,6 +59,7 @@ export function tensor<D extends DType = 'float32'>(
 ): Tensor<D> {
   const { array, from, preferred, shape: found } = ArrayBuffer.isView(values) ? fromView(values) : fromNested(values);
   checkOptionNames(options, TENSOR_OPTIONS, 'tensor()');
+  checkOptions('tensor()', options);
   const dtype = (options.dtype ?? preferred) as D;
   checkDType(dtype);
   const shape = options.shape ?? found;
@@ -75,7 +78,7 @@ function checkDType(dtype: unknown): void {
   if (!isDType(dtype)) {
     const near = typeof dtype === 'string' ? nearestName(dtype, Object.keys(dtypes)) : undefined;
     const advice = near === undefined ? `there are ${Object.keys(dtypes).join(', ')}` : `did you mean '${near}'?`;
-    throw new DTypeError(`unknown dtype '${String(dtype)}'; ${advice}`);
+    throw new DTypeError(`unknown dtype '${typeof dtype === 'string' ? dtype : kindOf(dtype)}'; ${advice}`);
   }
 }
 
@@ -166,6 +169,7 @@ export function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void
 export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkShape(shape);
   checkOptionNames(options, CREATE_OPTIONS, 'zeros()');
+  checkArguments('zeros', [shape, options]);
   const dtype = (options.dtype ?? 'float32') as D;
   checkDType(dtype);
   checkGrad(dtype, options.requiresGrad);
@@ -176,11 +180,13 @@ export function zeros<D extends DType = 'float32'>(shape: Shape, options: Create
 
 /** As `zeros`: a tensor to be written to, whose elements no program may count on. */
 export function empty<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
+  checkArguments('empty', [shape, options]);
   return observedCreation('aten::empty', () => zeros(shape, options));
 }
 
 /** A tensor of `shape` whose every element is one. */
 export function ones<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
+  checkArguments('ones', [shape, options]);
   return observedCreation('aten::ones', () => full(shape, 1, options));
 }
 
@@ -190,6 +196,7 @@ export function full<D extends DType = 'float32'>(
   value: number,
   options: CreateOptions<D> = {},
 ): Tensor<D> {
+  checkArguments('full', [shape, value, options]);
   checkFill(value, options.dtype ?? 'float32');
   return observedCreation('aten::full', () => {
     const t = zeros(shape, options);
@@ -212,6 +219,7 @@ export function zerosLike<D extends DType, E extends DType = D>(
   t: Tensor<D>,
   options: CreateOptions<E> = {},
 ): Tensor<E> {
+  checkArguments('zerosLike', [t, options]);
   return observedCreation('aten::zeros_like', () => zeros(t.shape, like(t, options)));
 }
 
@@ -220,6 +228,7 @@ export function onesLike<D extends DType, E extends DType = D>(
   t: Tensor<D>,
   options: CreateOptions<E> = {},
 ): Tensor<E> {
+  checkArguments('onesLike', [t, options]);
   return observedCreation('aten::ones_like', () => ones(t.shape, like(t, options)));
 }
 
@@ -229,6 +238,7 @@ export function fullLike<D extends DType, E extends DType = D>(
   value: number,
   options: CreateOptions<E> = {},
 ): Tensor<E> {
+  checkArguments('fullLike', [t, value, options]);
   return observedCreation('aten::full_like', () => full(t.shape, value, like(t, options)));
 }
 
@@ -241,6 +251,7 @@ export function arange(end: number, options?: CreateOptions): Tensor;
 export function arange(start: number, end: number | undefined, options?: CreateOptions): Tensor;
 export function arange(start: number, end?: number, step?: number, options?: CreateOptions): Tensor;
 export function arange(start: number, ...rest: (number | CreateOptions | undefined)[]): Tensor {
+  checkArguments('arange', [start, ...rest]);
   const [numbers, options] = numbersFirst(rest);
   const [end, step = 1] = numbers;
   const [from, to] = end === undefined ? [0, start] : [start, end];
@@ -271,6 +282,7 @@ function halves(value: number): readonly [high: number, low: number] {
 
 /** `count` values from `start` to `end`, both included. */
 export function linspace(start: number, end: number, count: number, options: CreateOptions = {}): Tensor {
+  checkArguments('linspace', [start, end, count, options]);
   checkShape([count]);
   checkOptionNames(options, CREATE_OPTIONS, 'linspace()');
   const dtype = options.dtype ?? 'float32';
@@ -301,6 +313,7 @@ export function eye<D extends DType = 'float32'>(
   rows: number,
   ...rest: (number | CreateOptions<D> | undefined)[]
 ): Tensor<D> {
+  checkArguments('eye', [rows, ...rest]);
   const [[columns = rows], options] = numbersFirst(rest);
   return observedCreation('aten::eye', () => {
     const t = zeros([rows, columns], options);
@@ -314,6 +327,7 @@ export function eye<D extends DType = 'float32'>(
 
 /** Reads `bytes` (little-endian, row-major; adopted, not copied, where alignment allows) as a tensor. */
 export function fromBytes<D extends DType>(bytes: Uint8Array, shape: Shape, dtype: D): Tensor<D> {
+  if (!(bytes instanceof Uint8Array)) throw new TypeError(`fromBytes() takes a Uint8Array, got ${kindOf(bytes)}`);
   checkDType(dtype);
   checkShape(shape);
   const need = sizeOf(shape) * dtypes[dtype].bytes;

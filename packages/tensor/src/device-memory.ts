@@ -1,4 +1,5 @@
 /** @file Keeps device memory within its budget: garbage is asked for when much was made, and old results move to the host. */
+import { kindOf } from './given.ts';
 import type { Backend, DeviceBuffer } from './backends/backend.ts';
 import { limits } from './limits.ts';
 
@@ -45,6 +46,7 @@ let budget = { high: limits.deviceHighBytes, low: limits.deviceLowBytes, collect
  * engine's own affair. @default 768 MiB. @throws RangeError unless positive and finite.
  */
 export function setMemoryBudget(bytes: number): void {
+  if (typeof bytes !== 'number') throw new TypeError(`setMemoryBudget() takes a number of bytes, got ${kindOf(bytes)}`);
   if (!(bytes > 0 && Number.isFinite(bytes))) throw new RangeError(`a memory budget must be positive, got ${bytes}`);
   budget = { high: bytes, low: bytes / 3, collect: bytes / 3 };
   relieveDevice();

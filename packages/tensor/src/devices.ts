@@ -1,4 +1,5 @@
 /** @file The devices of this process beside the cpu, and where the results of operations on them go. */
+import { checkArguments } from './arguments.ts';
 import { currentDevice } from './backends/current.ts';
 import type { Backend, DeviceBuffer, DeviceDType } from './backends/backend.ts';
 import { isDeviceName, someElsewhere, type Device } from './device.ts';
@@ -15,6 +16,7 @@ const hosts = new Map<Device, HostDevice>();
  * @throws DTypeError for a name that is none.
  */
 export function openHostDevice(name: string): void {
+  checkArguments('openHostDevice', [name]);
   if (!isDeviceName(name) || name === 'cpu')
     throw new DTypeError(`'${String(name)}' is no name for a device: 'host:0' is`);
   if (!hosts.has(name)) hosts.set(name, new HostDevice(name));
@@ -27,6 +29,7 @@ export function devices(): Device[] {
 
 /** How many bytes lie on an opened device. @throws DTypeError where there is none of that name. */
 export function deviceMemory(device: Device): number {
+  checkArguments('deviceMemory', [device]);
   const host = hosts.get(device);
   if (host === undefined) throw noDevice(device);
   return host.bytes;

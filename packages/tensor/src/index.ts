@@ -3,7 +3,8 @@ import './runtime-version.ts';
 import './install.ts';
 
 export { rpcName, type Named } from './named.ts';
-export { type DType, type TypedArrayOf, type TypedArrays, promote as promoteTypes } from './dtype.ts';
+export type { DType, TypedArrayOf, TypedArrays } from './dtype.ts';
+export { promoteTypes } from './ops/promotion.ts';
 export type { Device } from './device.ts';
 export { Parameter, Tensor, type GradFn, type GradHook, type Nested } from './tensor.ts';
 export { AutogradError, DisposedError, DTypeError, ShapeError, TensorError } from './errors.ts';

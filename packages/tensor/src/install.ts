@@ -8,6 +8,7 @@ import { derivatives } from './autograd/registry.ts';
 import { refreshView } from './ops/view-history.ts';
 import { isDType, type DType } from './dtype.ts';
 import type { TensorMethods } from './methods.ts';
+import { checkedMethod } from './arguments.ts';
 import * as arithmetic from './ops/arithmetic.ts';
 import { conversions } from './ops/conversions.ts';
 import * as copies from './ops/copy.ts';
@@ -105,7 +106,8 @@ const methods = exactly({
   retainGrad,
 });
 
-for (const [name, body] of Object.entries(methods) as [string, (self: Tensor, ...args: unknown[]) => unknown][]) {
+for (const [name, given] of Object.entries(methods) as [string, (self: Tensor, ...args: unknown[]) => unknown][]) {
+  const body = checkedMethod(name, given);
   const method = function (this: Tensor, ...args: unknown[]): unknown {
     return body(this, ...args);
   };

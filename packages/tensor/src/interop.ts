@@ -1,4 +1,5 @@
 /** @file To and from TensorFlow.js: single tensors, and whole differentiable functions. */
+import { checkFunction, kindOf } from './given.ts';
 import { ambient } from './ambient.ts';
 import { currentBackend } from './backends/current.ts';
 import { tf, type TfModule, type TfTensor } from './backends/tfjs.ts';
@@ -44,6 +45,8 @@ export function toTf(t: Tensor): TfTensor {
 
 /** A copy of a TensorFlow.js tensor, which stays the caller's. */
 export function fromTf(t: TfTensor): Tensor {
+  if (typeof (t as TfTensor | null | undefined)?.dataSync !== 'function')
+    throw new TypeError(`fromTf() takes a TensorFlow.js tensor, got ${kindOf(t)}`);
   if (t.dtype === 'complex64') return fromArray(Float32Array.from(t.dataSync()), 'complex64', [...t.shape]);
   const dtype: DType | undefined = SHARED.find((name) => name === t.dtype);
   if (dtype === undefined) throw new DTypeError(`fromTf: no dtype for '${t.dtype}'`);
@@ -58,6 +61,7 @@ type TfFunction = (...inputs: TfTensor[]) => TfTensor;
  * under TensorFlow.js's own tape. Higher derivatives work as far as TensorFlow.js has them.
  */
 export function lift(fn: TfFunction): (...inputs: Tensor[]) => Tensor {
+  checkFunction('lift', fn);
   return customFunction({
     forward(ctx, ...inputs) {
       ctx.saveForBackward(...inputs);

@@ -1,4 +1,5 @@
 /** @file Finds tensors that a piece of a program made and still holds, by the place that made them. */
+import { checkFunction } from './given.ts';
 import { collectGarbage } from './device-memory.ts';
 import { isOwnFrame } from './here.ts';
 import { watchCreation } from './scope.ts';
@@ -32,6 +33,7 @@ export interface LeakReport<T> {
  * unreachable tensors are reported as well.
  */
 export async function findLeaks<T>(fn: () => T | Promise<T>): Promise<LeakReport<T>> {
+  checkFunction('findLeaks', fn);
   const made: { ref: WeakRef<Tensor>; stack: string }[] = [];
   const unwatch = watchCreation((t) => made.push({ ref: new WeakRef(t as Tensor), stack: stackHere() }));
   let value: T;

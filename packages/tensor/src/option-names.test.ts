@@ -159,7 +159,7 @@ describe('losses', () => {
       expect(() => make({ reductoin: 'sum' })).toThrow(
         `nn.${name}: unknown option 'reductoin'; did you mean 'reduction'?`,
       );
-      expect(() => make({ reduction: 'avg' })).toThrow(`nn.${name}: reduction is one of 'mean', 'sum', 'none'`);
+      expect(() => make({ reduction: 'avg' })).toThrow(`nn.${name}: options.reduction is 'sum' or 'mean' or 'none'`);
       expect(() => make({ reduction: 'sum' })).not.toThrow();
     },
   );
@@ -170,55 +170,39 @@ describe('an argument of another kind is named', () => {
   const later = Promise.resolve(zeros([2, 2])) as unknown as Tensor;
   const loose = (value: unknown): never => value as never;
   const wrong: [string, () => unknown, string | RegExp][] = [
-    [
-      'a promise beside a tensor',
-      () => x().add(later),
-      'an operand must be a Tensor or a number, not a Promise: await it',
-    ],
-    [
-      'a promise in a product',
-      () => x().matmul(later),
-      'matmul() takes a tensor as operand 2, not a Promise: await it',
-    ],
-    ['a promise for a loss', () => mseLoss(later, x()), 'mseLoss() takes no promise as argument 1: await it'],
+    ['a promise beside a tensor', () => x().add(later), 'add(): b is a number or a Tensor, got a Promise: await it'],
+    ['a promise in a product', () => x().matmul(later), 'matmul(): b is a Tensor, got a Promise: await it'],
+    ['a promise for a loss', () => mseLoss(later, x()), 'mseLoss(): a is a Tensor, got a Promise: await it'],
     [
       'a promise for a layer',
       () => new nn.Linear(2, 2).forward(later),
-      'linear() takes no promise as argument 1: await it',
+      'linear(): x is a Tensor, got a Promise: await it',
     ],
     [
       'a target that is missing',
       () => crossEntropy(x(), loose(undefined)),
-      'crossEntropy() takes a tensor as operand 2, not undefined',
+      'crossEntropy(): target is a Tensor, got undefined',
     ],
-    ['a list for a tensor', () => mseLoss(loose([1]), x()), 'mseLoss() takes a tensor as operand 1, not a list'],
+    ['a list for a tensor', () => mseLoss(loose([1]), x()), 'mseLoss(): a is a Tensor, got a list'],
     [
       'a reduction that there is not',
       () => mseLoss(x(), x(), { reduction: loose('avg') }),
-      "mseLoss: reduction is one of 'mean', 'sum', 'none', got the text 'avg'",
+      "mseLoss(): options.reduction is 'sum' or 'mean' or 'none', got the text 'avg'",
     ],
     [
       'options for a dimension',
       () => x().sum(loose({ dim: 0 })),
-      'a dimension is a whole number, or several a list; got an object with dim',
+      'sum(): dim is a number or a list of numbers, got an object with dim',
     ],
-    ['options for the dimension of a softmax', () => x().softmax(loose({ dim: 0 })), 'but got an object with dim'],
+    [
+      'options for the dimension of a softmax',
+      () => x().softmax(loose({ dim: 0 })),
+      'softmax(): dim is a number, got an object with dim',
+    ],
     ['sizes that are no list', () => zeros(loose(2)), 'a shape is a list of whole numbers, such as [2, 3]; got 2'],
-    [
-      'a shape that is no list',
-      () => x().reshape(loose(4)),
-      'a shape is a list of whole numbers, such as [2, 3]; got 4',
-    ],
-    [
-      'sizes to expand to that are no list',
-      () => x().expand(loose(4)),
-      'a shape is a list of whole numbers, such as [2, 3]; got 4',
-    ],
-    [
-      'dimensions that are no list',
-      () => x().permute(loose(0)),
-      'permute() takes the dimensions as a list of whole numbers, such as [1, 0]; got 0',
-    ],
+    ['a shape that is no list', () => x().reshape(loose(4)), 'reshape(): shape is a list of numbers, got 4'],
+    ['sizes to expand to that are no list', () => x().expand(loose(4)), 'expand(): shape is a list of numbers, got 4'],
+    ['dimensions that are no list', () => x().permute(loose(0)), 'permute(): dims is a list of numbers, got 0'],
     [
       'options in the place of a gradient',
       () =>

@@ -1,4 +1,5 @@
 /** @file Random tensors from a counter-based generator: the same seed gives the same numbers on every backend and machine. */
+import { checkArguments } from './arguments.ts';
 import { cast, dtypes, encode, encodeLanes, type DType } from './dtype.ts';
 import { ShapeError } from './errors.ts';
 import { fromArray } from './host.ts';
@@ -164,6 +165,7 @@ const generator = new Generator(Math.floor(Math.random() * 2 ** 32));
  * ```
  */
 export function manualSeed(seed: number): void {
+  checkArguments('manualSeed', [seed]);
   generator.seed(seed);
 }
 
@@ -190,6 +192,7 @@ function make(
 ): Tensor<'float32'> {
   checkShape(shape);
   checkOptionNames(options, CREATE_OPTIONS, `${name}()`);
+  checkArguments(name, [shape, options]);
   const dtype: DType = options.dtype ?? 'float32';
   checkCreated(name, FLOATING, dtype);
   const made = observedCreation(`aten::${name}`, () => {
@@ -244,6 +247,7 @@ export function randint<D extends DType = 'int64'>(
   shape: Shape,
   options: CreateOptions<D> = {},
 ): Tensor<D> {
+  checkArguments('randint', [low, high, shape, options]);
   checkShape(shape);
   checkOptionNames(options, CREATE_OPTIONS, 'randint()');
   const dtype = (options.dtype ?? 'int64') as D;
@@ -265,6 +269,7 @@ export function randint<D extends DType = 'int64'>(
 
 /** The whole numbers below `n` in random order, as int64 unless told. Throws RangeError where the dtype has no place for them. */
 export function randperm<D extends DType = 'int64'>(n: number, options: CreateOptions<D> = {}): Tensor<D> {
+  checkArguments('randperm', [n, options]);
   checkShape([n]);
   checkOptionNames(options, CREATE_OPTIONS, 'randperm()');
   const dtype = (options.dtype ?? 'int64') as D;

@@ -1,4 +1,5 @@
 /** @file Frees tensors early: `scope` for programs, `sweep` for the library's own temporaries. */
+import { checkFunction } from './given.ts';
 import { ambient, runCall, runWith } from './ambient.ts';
 
 /** Something that a scope may free: a tensor, or a handle of a package above that carries `Symbol.for('backwire.scoped')`. */
@@ -157,6 +158,7 @@ export function scopeHere(): CurrentScope | undefined {
  * ```
  */
 export function scope<T>(fn: () => T): T {
+  checkFunction('scope', fn);
   // None that has ended is held: a loop whose passes each begin in the scope of the last would hold them all.
   const own = new Scope(taker());
   return inside(own, () => runWith({ scope: own }, fn));

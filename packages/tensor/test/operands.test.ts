@@ -10,7 +10,7 @@ it.each([
 ])('refuses %s as an operand', (_what, operand) => {
   const x = ones([2]);
   expect(() => add(x, operand as unknown as Tensor)).toThrow(TypeError);
-  expect(() => mul(x, operand as unknown as number)).toThrow('must be a Tensor or a number');
+  expect(() => mul(x, operand as unknown as number)).toThrow('mul(): b is a number or a Tensor, got');
 });
 
 it.each([
@@ -18,9 +18,10 @@ it.each([
   ['a text', 'a', "the text 'a'"],
 ])('refuses %s where a tensor comes first, before it has taken any', (_what, first, words) => {
   const given = first as unknown as Tensor;
-  for (const binary of [add, mul, div, pow, eq, gt, bitwiseAnd])
-    expect(() => binary(given, 1)).toThrow(new TypeError(`the first operand must be a Tensor, not ${words}`));
+  for (const [name, binary] of Object.entries({ add, mul, div, pow, eq, gt, bitwiseAnd }))
+    expect(() => binary(given, 1)).toThrow(new TypeError(`${name}(): a is a Tensor, got ${words}`));
   // Nothing in this file has called these with a tensor.
-  for (const [name, unary] of Object.entries({ relu, mish, sub: (t: Tensor) => sub(t, 1) }))
-    expect(() => unary(given)).toThrow(new TypeError(`${name}() takes a tensor as operand 1, not ${words}`));
+  expect(() => sub(given, 1)).toThrow(new TypeError(`sub(): a is a Tensor, got ${words}`));
+  for (const [name, unary] of Object.entries({ relu, mish }))
+    expect(() => unary(given)).toThrow(new TypeError(`${name}(): t is a Tensor, got ${words}`));
 });

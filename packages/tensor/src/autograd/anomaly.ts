@@ -1,4 +1,5 @@
 /** @file Anomaly mode: finds the operation whose gradient went wrong. */
+import { checkFunction } from '../given.ts';
 import { runWith } from '../ambient.ts';
 import { isOwnFrame } from '../here.ts';
 
@@ -7,6 +8,7 @@ import { isOwnFrame } from '../here.ts';
  * shows where its forward operation was called. Slow: for finding faults. Holds across `await`.
  */
 export function detectAnomaly<T>(fn: () => T): T {
+  checkFunction('detectAnomaly', fn);
   return runWith({ anomaly: true }, fn);
 }
 

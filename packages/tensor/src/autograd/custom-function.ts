@@ -97,6 +97,9 @@ class CustomNode extends FunctionNode implements FunctionContext {
  * ```
  */
 export function customFunction(fn: CustomFunction): (...inputs: Tensor[]) => Tensor {
+  const given = fn as Partial<CustomFunction> | null | undefined;
+  if (typeof given?.forward !== 'function' || typeof given.backward !== 'function')
+    throw new TypeError(`customFunction() takes { forward, backward }, both functions; got ${kindOf(fn)}`);
   return (...inputs) => {
     const recording = ambient().gradMode && requiresGrad(inputs);
     const edges = recording ? inputs.map((t) => gradEdge(t)) : [];

@@ -1,4 +1,5 @@
 /** @file Puts tensors into the graph: edges, history, and values saved for the backward pass. */
+import { checkFunction } from '../given.ts';
 import { ambient, runWith } from '../ambient.ts';
 import { isDifferentiable, type DType } from '../dtype.ts';
 import { AutogradError } from '../errors.ts';
@@ -23,11 +24,13 @@ export function isGradEnabled(): boolean {
  * ```
  */
 export function noGrad<T>(fn: () => T): T {
+  checkFunction('noGrad', fn);
   return ambient().gradMode ? runWith({ gradMode: false }, fn) : fn();
 }
 
 /** Runs `fn` with recording on, inside `noGrad` too. */
 export function enableGrad<T>(fn: () => T): T {
+  checkFunction('enableGrad', fn);
   return ambient().gradMode ? fn() : runWith({ gradMode: true }, fn);
 }
 

@@ -1,4 +1,5 @@
 /** @file How many threads a kernel of this process may use. */
+import { kindOf } from '../given.ts';
 
 let chosen: number | undefined;
 const listeners: ((threads: number) => void)[] = [];
@@ -17,7 +18,7 @@ export function getNumThreads(): number {
  */
 export function setNumThreads(threads: number): void {
   if (!Number.isInteger(threads) || threads < 1)
-    throw new RangeError(`a number of threads must be a whole number of at least 1, got ${threads}`);
+    throw new RangeError(`a number of threads must be a whole number of at least 1, got ${kindOf(threads)}`);
   for (const listener of listeners) listener(threads);
   chosen = threads;
 }

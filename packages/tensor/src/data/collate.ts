@@ -1,4 +1,5 @@
 /** @file Makes a batch of samples. */
+import { checkList } from '../shape.ts';
 import { tensor } from '../creation.ts';
 import { stack } from '../ops/stack.ts';
 import { Tensor } from '../tensor.ts';
@@ -20,6 +21,7 @@ export type Batch<T> = T extends Tensor
  * @throws TypeError where samples differ in kind, in their keys, or in how long their lists are.
  */
 export function defaultCollate<T>(samples: readonly T[]): Batch<T> {
+  checkList(samples, 'data.defaultCollate() takes the samples of a batch as a list');
   if (samples.length === 0) throw new TypeError('defaultCollate: there are no samples in the batch');
   return batchOf(samples, 'the sample') as Batch<T>;
 }

@@ -1,4 +1,6 @@
 /** @file Data sets: samples by number, and what is made of others. */
+import { checkIterable, checkSized, kindOf } from '../given.ts';
+import { checkArguments } from '../arguments.ts';
 import { ShapeError } from '../errors.ts';
 import { Generator, drawSeed } from '../random.ts';
 import type { Tensor } from '../tensor.ts';
@@ -18,6 +20,7 @@ export class TensorDataset implements Dataset<Tensor[]> {
 
   /** @throws ShapeError where the tensors are not of one length. */
   constructor(...tensors: Tensor[]) {
+    checkArguments('data.TensorDataset', tensors);
     const lengths = tensors.map(({ shape }) => shape[0]);
     const [length] = lengths;
     if (length === undefined || lengths.some((one) => one !== length))
@@ -39,6 +42,8 @@ export class Subset<T> implements Dataset<T> {
   readonly indices: ArrayLike<number>;
 
   constructor(dataset: Dataset<T>, indices: ArrayLike<number>) {
+    checkSized(dataset, 'data.Subset: dataset');
+    checkSized(indices, 'data.Subset: indices');
     this.dataset = dataset;
     this.indices = indices;
   }
@@ -57,6 +62,9 @@ export class ConcatDataset<T> implements Dataset<T> {
   readonly datasets: readonly Dataset<T>[];
 
   constructor(datasets: readonly Dataset<T>[]) {
+    checkArguments('data.ConcatDataset', [datasets]);
+    checkIterable(datasets, 'data.ConcatDataset: datasets');
+    for (const one of datasets) checkSized(one, 'data.ConcatDataset: a dataset');
     if (datasets.length === 0) throw new RangeError('ConcatDataset: there are no data sets to concatenate');
     this.datasets = datasets;
   }
@@ -78,7 +86,7 @@ export class ConcatDataset<T> implements Dataset<T> {
 /** @throws RangeError for a number that no sample has. */
 export function within(index: number, length: number): number {
   if (Number.isInteger(index) && index >= 0 && index < length) return index;
-  throw new RangeError(`sample ${index} is out of range: there are ${length}`);
+  throw new RangeError(`sample ${kindOf(index)} is out of range: there are ${length}`);
 }
 
 /**
@@ -90,6 +98,8 @@ export function randomSplit<T>(
   lengths: readonly number[],
   options: { seed?: number } = {},
 ): Subset<T>[] {
+  checkSized(dataset, 'data.randomSplit(): dataset');
+  checkArguments('data.randomSplit', [dataset, lengths, options]);
   const whole = wholeLengths(dataset.length, lengths);
   const order = new Generator(options.seed ?? drawSeed()).permutation(dataset.length);
   let from = 0;

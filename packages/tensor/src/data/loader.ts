@@ -1,4 +1,6 @@
 /** @file DataLoader: batches of a data set, in the order of a sampler, some of them made ahead. */
+import { kindOf } from '../given.ts';
+import { checkArguments } from '../arguments.ts';
 import { defaultCollate, type Batch } from './collate.ts';
 import type { Dataset } from './dataset.ts';
 import { checkLoaderOptions, type DataLoaderOptions } from './loader-options.ts';
@@ -40,7 +42,10 @@ export class DataLoader<T, B = Batch<T>> implements AsyncIterable<B> {
    * are no whole numbers; TensorError for `numWorkers` where there are no threads.
    */
   constructor(dataset: Dataset<T> | readonly T[] | SampleStream<T>, options: DataLoaderOptions<T, B> = {}) {
+    if (typeof (dataset as unknown) !== 'object' || (dataset as unknown) === null)
+      throw new TypeError(`data.DataLoader: dataset is a list, a data set or a stream, got ${kindOf(dataset)}`);
     const stream = isStream(dataset);
+    checkArguments('data.DataLoader', [dataset, options]);
     checkLoaderOptions(options, stream);
     const { batchSize = 1, dropLast = false, prefetch = 0, numWorkers = 0 } = options;
     this.dataset = dataset;

@@ -1,4 +1,6 @@
 /** @file In which order samples are taken, and how they are grouped: each iteration is one epoch. */
+import { checkIterable, kindOf } from '../given.ts';
+import { checkArguments } from '../arguments.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { drawSeed, Generator } from '../random.ts';
 
@@ -16,6 +18,7 @@ interface Sized {
 export class SequentialSampler implements Sampler {
   private readonly source: Sized;
   constructor(source: Sized) {
+    checkArguments('data.SequentialSampler', [source]);
     this.source = source;
   }
   get length(): number {
@@ -56,6 +59,7 @@ export class RandomSampler implements Sampler {
 
   constructor(source: Sized, options: RandomSamplerOptions = {}) {
     checkOptionNames(options, RANDOM, 'RandomSampler');
+    checkArguments('data.RandomSampler', [source, options]);
     checkCount('RandomSampler', 'numSamples', options.numSamples ?? 1);
     this.source = source;
     this.options = { ...options };
@@ -85,6 +89,8 @@ export class SubsetRandomSampler implements Sampler {
   private readonly draws: Draws;
   constructor(indices: Iterable<number>, options: { seed?: number } = {}) {
     checkOptionNames(options, new Set(['seed']), 'SubsetRandomSampler');
+    checkIterable(indices, 'data.SubsetRandomSampler: indices');
+    checkArguments('data.SubsetRandomSampler', [indices, options]);
     this.indices = [...indices];
     this.draws = new Draws(options.seed);
   }
@@ -114,12 +120,14 @@ export class WeightedRandomSampler implements Sampler {
   /** @throws RangeError for weights that are negative or not finite, or whose sum is not, and where there are fewer above 0 than are drawn without replacement. */
   constructor(weights: Iterable<number>, numSamples: number, options: WeightedRandomSamplerOptions = {}) {
     checkOptionNames(options, WEIGHTED, 'WeightedRandomSampler');
+    checkIterable(weights, 'data.WeightedRandomSampler: weights');
+    checkArguments('data.WeightedRandomSampler', [weights, numSamples, options]);
     checkCount('WeightedRandomSampler', 'numSamples', numSamples);
     this.weights = [...weights];
     this.replacement = options.replacement ?? true;
-    const wrong = this.weights.find((one) => !(one >= 0 && one < Infinity));
+    const wrong = this.weights.find((one: unknown) => !(typeof one === 'number' && one >= 0 && one < Infinity));
     if (wrong !== undefined)
-      throw new RangeError(`WeightedRandomSampler: weights are finite and not negative, got ${wrong}`);
+      throw new RangeError(`WeightedRandomSampler: weights are finite and not negative, got ${kindOf(wrong)}`);
     if (this.weights.reduce((sum, one) => sum + one, 0) === Infinity)
       throw new RangeError(
         'WeightedRandomSampler: the sum of the weights is beyond the largest number: scale them down',
@@ -180,6 +188,8 @@ export class BatchSampler implements Sampler<number[]> {
   private readonly dropLast: boolean;
 
   constructor(sampler: Sampler, batchSize: number, dropLast = false) {
+    checkIterable(sampler, 'data.BatchSampler: sampler');
+    checkArguments('data.BatchSampler', [sampler, batchSize, dropLast]);
     checkCount('BatchSampler', 'batchSize', batchSize);
     this.sampler = sampler;
     this.batchSize = batchSize;
@@ -228,6 +238,7 @@ export class DistributedSampler implements Sampler {
 
   constructor(source: Sized, options: DistributedSamplerOptions) {
     checkOptionNames(options, DISTRIBUTED, 'DistributedSampler');
+    checkArguments('data.DistributedSampler', [source, options]);
     const numReplicas = options.numReplicas ?? options.group?.size;
     const rank = options.rank ?? options.group?.rank;
     if (numReplicas === undefined || rank === undefined)

@@ -8,7 +8,7 @@ import { broadcastTensors } from '../ops/arrange.ts';
 import { noGrad } from '../autograd/record.ts';
 import { rand } from '../random.ts';
 import { sweep } from '../scope.ts';
-import { sizeOf } from '../shape.ts';
+import { checkShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { clampProbs, Distribution, oddsOf, type Odds } from './distribution.ts';
 
@@ -131,6 +131,7 @@ export class Categorical extends Distribution {
     return this.mean;
   }
   override sample(shape: readonly number[] = []): Tensor {
+    checkShape(shape);
     return noGrad(() =>
       sweep(() => {
         const rows = this.probs.detach().reshape([sizeOf(this.batchShape), this.count]);

@@ -1,4 +1,7 @@
 /** @file What every distribution has: a batch of parameters, samples, densities; and the checks of both. */
+import { checkShape } from '../shape.ts';
+import { checkTensors } from '../ops/takes.ts';
+import { checkOptions as checkOptionsGiven, kindOf } from '../given.ts';
 import { noGrad } from '../autograd/record.ts';
 import { full } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
@@ -28,6 +31,7 @@ export abstract class Distribution {
   protected readonly validates: boolean;
 
   constructor(batchShape: readonly number[], eventShape: readonly number[], options: DistributionOptions = {}) {
+    checkOptionsGiven(`distributions.${new.target.name}`, options);
     this.batchShape = batchShape;
     this.eventShape = eventShape;
     this.validates = options.validateArgs ?? true;
@@ -57,6 +61,7 @@ export abstract class Distribution {
 
   /** The shape of samples. */
   protected extended(shape: readonly number[]): number[] {
+    checkShape(shape);
     return [...shape, ...this.batchShape, ...this.eventShape];
   }
 
@@ -70,6 +75,7 @@ export abstract class Distribution {
 
   /** Throws where a value is outside of the support, or does not broadcast with the batch. */
   protected checkValue(value: Tensor, support: string, inside: () => Tensor): void {
+    checkTensors(`${this.constructor.name}.logProb`, [value]);
     if (!this.validates) return;
     const own = this.extended([]);
     for (let d = 1; d <= Math.min(own.length, value.rank); d++) {
@@ -93,6 +99,9 @@ function holds(inside: () => Tensor): boolean {
 
 /** Parameters as tensors of one shape; numbers get the dtype of the tensors, float32 where there are none. */
 export function together(...params: Param[]): Tensor[] {
+  for (const one of params)
+    if (typeof one !== 'number' && !(one instanceof Tensor))
+      throw new TypeError(`a parameter of a distribution is a number or a Tensor, got ${kindOf(one)}`);
   const dtype = params.find((one) => one instanceof Tensor)?.dtype ?? 'float32';
   return broadcastTensors(params.map((one) => (one instanceof Tensor ? one : full([], one, { dtype }))));
 }
@@ -108,6 +117,7 @@ const ODDS: ReadonlySet<string> = new Set([...OPTIONS, 'probs', 'logits']);
 /** The one that is given. */
 export function oddsOf(name: string, given: Odds): { readonly of: 'probs' | 'logits'; readonly value: Tensor } {
   checkOptionNames(given, ODDS, `distributions.${name}`);
+  checkOptionsGiven(`distributions.${name}`, given);
   const { probs, logits } = given;
   if ((probs === undefined) === (logits === undefined))
     throw new TypeError('Either `probs` or `logits` must be specified, but not both.');

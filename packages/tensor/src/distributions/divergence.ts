@@ -1,15 +1,19 @@
 /** @file Kullback-Leibler divergences of two distributions of one kind, in closed form. */
+import { kindOf } from '../given.ts';
 import { where } from '../ops/where.ts';
 import { softplus } from '../ops/unary.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { Exponential, HalfNormal, Laplace, LogNormal, Normal, Uniform } from './continuous.ts';
 import { Bernoulli, Categorical, Geometric, OneHotCategorical } from './discrete.ts';
-import type { Distribution } from './distribution.ts';
+import { Distribution } from './distribution.ts';
 import { addUp, Independent } from './independent.ts';
 
 /** KL(p ‖ q), one number for each of the batch. @throws TypeError where no closed form is known for the two. */
 export function klDivergence(p: Distribution, q: Distribution): Tensor {
+  for (const one of [p, q])
+    if (!(one instanceof Distribution))
+      throw new TypeError(`klDivergence() takes two distributions, got ${kindOf(one)}`);
   return sweep(() => {
     const found = ofLocScale(p, q) ?? ofChoices(p, q) ?? ofOthers(p, q);
     if (found === undefined)

@@ -1,4 +1,5 @@
 /** @file Independent: the last dimensions of a batch as one event. */
+import { kindOf } from '../given.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import { checkOptions, Distribution, type DistributionOptions } from './distribution.ts';
@@ -11,10 +12,12 @@ export class Independent extends Distribution {
   /** @throws RangeError when the batch has fewer dimensions. */
   constructor(base: Distribution, dims: number, options: DistributionOptions = {}) {
     checkOptions(options, 'Independent');
+    if (!(base instanceof Distribution))
+      throw new TypeError(`distributions.Independent: base is a distribution, got ${kindOf(base)}`);
     const rank = base.batchShape.length;
     if (!Number.isInteger(dims) || dims < 0 || dims > rank)
       throw new RangeError(
-        `Expected reinterpreted_batch_ndims <= len(base_dist.batch_shape), actual ${dims} vs ${rank}`,
+        `Expected reinterpreted_batch_ndims <= len(base_dist.batch_shape), actual ${kindOf(dims)} vs ${rank}`,
       );
     super(base.batchShape.slice(0, rank - dims), [...base.batchShape.slice(rank - dims), ...base.eventShape], options);
     this.base = base;

@@ -1,4 +1,5 @@
 /** @file Activations and other functions of their input alone as modules: `nn.ELU` and so on. */
+import { checkMade } from '../arguments.ts';
 import { full } from '../creation.ts';
 import { rpcName } from '../named.ts';
 import * as activations from '../ops/activations.ts';
@@ -56,10 +57,11 @@ export class GELU extends Module {
   constructor(options: { approximate?: 'none' | 'tanh' } = {}) {
     super();
     checkOptionNames(options, GELU_OPTIONS, 'nn.GELU');
+    checkMade(new.target, [options]);
     this.approximate = options.approximate ?? 'none';
   }
   forward(x: Tensor): Tensor {
-    return x.gelu(this.approximate);
+    return activations.gelu(x, this.approximate);
   }
 }
 
@@ -170,6 +172,7 @@ export class PReLU extends Module {
   constructor(options: { numParameters?: number; init?: number } = {}) {
     super();
     checkOptionNames(options, PRELU, 'nn.PReLU');
+    checkMade(new.target, [options]);
     this.weight = new Parameter(full([options.numParameters ?? 1], options.init ?? 0.25));
   }
   forward(x: Tensor): Tensor {

@@ -1,4 +1,6 @@
 /** @file Modules that are a function of their input, and of settings that are given when they are made. */
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import type { Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
 import { SETTINGS, type Settings } from './printing.ts';
@@ -7,6 +9,7 @@ import { SETTINGS, type Settings } from './printing.ts';
 export abstract class Setting<A extends readonly unknown[]> extends Module {
   protected readonly given: A;
   constructor(...given: A) {
+    checkMade(new.target, given);
     super();
     this.given = given;
   }
@@ -22,6 +25,7 @@ export function applied<A extends readonly unknown[]>(
 ): new (...given: A) => Setting<A> & { forward(x: Tensor): Tensor } {
   return class extends Setting<A> {
     forward(x: Tensor): Tensor {
+      checkTensors(`${this.constructor.name}.forward`, [x]);
       return apply(x, ...this.given);
     }
   };

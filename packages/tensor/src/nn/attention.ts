@@ -1,4 +1,7 @@
 /** @file MultiheadAttention: several attentions side by side, each over its part of the channels (Vaswani et al. 2017). */
+import { checkOptions } from '../given.ts';
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import { zeros } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { rpcName } from '../named.ts';
@@ -95,6 +98,7 @@ export class MultiheadAttention extends Module {
   readonly embedDim: number;
 
   constructor(embedDim: number, heads: number, options: AttentionOptions = {}) {
+    checkMade(new.target, [embedDim, heads, options]);
     super();
     checkOptionNames(options, OPTIONS, 'nn.MultiheadAttention');
     const { bias = true, kdim = embedDim, vdim = embedDim } = options;
@@ -120,7 +124,9 @@ export class MultiheadAttention extends Module {
   }
 
   forward(query: Tensor, key: Tensor, value: Tensor, options: AttentionCall = {}): [Tensor, Tensor | null] {
+    checkOptions('MultiheadAttention.forward()', options);
     checkOptionNames(options, CALL, 'MultiheadAttention.forward()');
+    checkTensors('MultiheadAttention.forward', [query, key, value]);
     checkRanks(query, key, value);
     checkMask('MultiheadAttention: attnMask', options.attnMask);
     checkMask('MultiheadAttention: keyPaddingMask', options.keyPaddingMask);

@@ -1,10 +1,12 @@
 /** @file One step of recurrent layers: what RNN, LSTM and GRU compute, and RNNCell, LSTMCell, GRUCell. */
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import { zeros } from '../creation.ts';
 import { rpcName } from '../named.ts';
 import { linear } from '../ops/composite.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { PARTS } from '../recurrent-layout.ts';
-import { sameShape } from '../shape.ts';
+import { checkList, sameShape } from '../shape.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
@@ -137,6 +139,8 @@ abstract class CellModule extends CellParameters {
 
   protected run(x: Tensor, given: readonly Tensor[] | undefined): Tensor[] {
     const name = this.constructor.name;
+    if (given !== undefined) checkList(given, `${name} takes a state of tensors in a list`);
+    checkTensors(`${name}.forward`, [x, ...(given ?? [])]);
     if ((x.rank !== 1 && x.rank !== 2) || x.shape.at(-1) !== this.inputSize)
       throw new RangeError(
         `${name} takes x [batch, ${this.inputSize}] or [${this.inputSize}], got [${x.shape.join(', ')}]`,
@@ -163,6 +167,7 @@ export class LSTMCell extends CellModule {
   static readonly [rpcName] = 'nn.LSTMCell';
   constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
     checkOptionNames(options, OPTIONS, 'nn.LSTMCell');
+    checkMade(new.target, [inputSize, hiddenSize, options]);
     super('lstm', inputSize, hiddenSize, options.bias ?? true);
   }
   forward(x: Tensor, state?: readonly [Tensor, Tensor]): [Tensor, Tensor] {
@@ -175,6 +180,7 @@ export class GRUCell extends CellModule {
   static readonly [rpcName] = 'nn.GRUCell';
   constructor(inputSize: number, hiddenSize: number, options: CellOptions = {}) {
     checkOptionNames(options, OPTIONS, 'nn.GRUCell');
+    checkMade(new.target, [inputSize, hiddenSize, options]);
     super('gru', inputSize, hiddenSize, options.bias ?? true);
   }
   forward(x: Tensor, state?: Tensor): Tensor {
@@ -187,6 +193,7 @@ export class RNNCell extends CellModule {
   static readonly [rpcName] = 'nn.RNNCell';
   constructor(inputSize: number, hiddenSize: number, options: CellOptions & { nonlinearity?: 'tanh' | 'relu' } = {}) {
     checkOptionNames(options, RNN_OPTIONS, 'nn.RNNCell');
+    checkMade(new.target, [inputSize, hiddenSize, options]);
     const { nonlinearity = 'tanh', bias = true } = options;
     if (nonlinearity !== 'tanh' && nonlinearity !== 'relu')
       throw new RangeError(`Unknown nonlinearity '${String(nonlinearity)}'. Select from 'tanh' or 'relu'.`);

@@ -1,4 +1,5 @@
 /** @file Convolution and pooling layers. */
+import { checkMade } from '../arguments.ts';
 import {
   adaptiveAvgPool2d,
   AVG_POOL_OPTIONS,
@@ -134,6 +135,7 @@ function checkChannels(inChannels: number, outChannels: number, groups: number):
 export class Conv1d extends Conv<number> {
   static readonly [rpcName] = 'nn.Conv1d';
   constructor(inChannels: number, outChannels: number, kernel: number, options: Conv1dOptions = {}) {
+    checkMade(new.target, [inChannels, outChannels, kernel, options]);
     super(inChannels, outChannels, [kernel], options, (size) => [size], conv1d);
   }
 }
@@ -142,6 +144,7 @@ export class Conv1d extends Conv<number> {
 export class Conv2d extends Conv<Pair> {
   static readonly [rpcName] = 'nn.Conv2d';
   constructor(inChannels: number, outChannels: number, kernel: Pair, options: Conv2dOptions = {}) {
+    checkMade(new.target, [inChannels, outChannels, kernel, options]);
     super(inChannels, outChannels, pair(kernel), options, pair, conv2d);
   }
 }
@@ -150,6 +153,7 @@ export class Conv2d extends Conv<Pair> {
 export class Conv3d extends Conv<Triple> {
   static readonly [rpcName] = 'nn.Conv3d';
   constructor(inChannels: number, outChannels: number, kernel: Triple, options: Conv3dLayerOptions = {}) {
+    checkMade(new.target, [inChannels, outChannels, kernel, options]);
     super(inChannels, outChannels, triple(kernel), options, triple, conv3d);
   }
 }
@@ -205,6 +209,7 @@ abstract class ConvTranspose<Size> extends Module {
 export class ConvTranspose1d extends ConvTranspose<number> {
   static readonly [rpcName] = 'nn.ConvTranspose1d';
   constructor(inChannels: number, outChannels: number, kernel: number, options: ConvTransposeOptions<number> = {}) {
+    checkMade(new.target, [inChannels, outChannels, kernel, options]);
     super(inChannels, outChannels, [kernel], options, convTranspose1d);
   }
 }
@@ -213,6 +218,7 @@ export class ConvTranspose1d extends ConvTranspose<number> {
 export class ConvTranspose2d extends ConvTranspose<Pair> {
   static readonly [rpcName] = 'nn.ConvTranspose2d';
   constructor(inChannels: number, outChannels: number, kernel: Pair, options: ConvTransposeOptions<Pair> = {}) {
+    checkMade(new.target, [inChannels, outChannels, kernel, options]);
     super(inChannels, outChannels, pair(kernel), options, convTranspose2d);
   }
 }
@@ -221,6 +227,7 @@ export class ConvTranspose2d extends ConvTranspose<Pair> {
 export class ConvTranspose3d extends ConvTranspose<Triple> {
   static readonly [rpcName] = 'nn.ConvTranspose3d';
   constructor(inChannels: number, outChannels: number, kernel: Triple, options: ConvTransposeOptions<Triple> = {}) {
+    checkMade(new.target, [inChannels, outChannels, kernel, options]);
     super(inChannels, outChannels, triple(kernel), options, convTranspose3d);
   }
 }
@@ -244,6 +251,7 @@ function poolOf<K, O extends object>(
   return class extends Pool<K, O> {
     constructor(kernel: K, options: O = {} as O) {
       checkOptionNames(options, known, `nn.${new.target.name}`);
+      checkMade(new.target, [kernel, options]);
       super(kernel, options);
     }
     forward(x: Tensor): Tensor {

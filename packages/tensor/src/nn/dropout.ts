@@ -1,4 +1,6 @@
 /** @file Dropout as modules: of elements, and of whole channels. */
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import { ones } from '../creation.ts';
 import { rpcName } from '../named.ts';
 import * as ops from '../ops/composite.ts';
@@ -10,6 +12,7 @@ abstract class DropoutModule extends Module {
   protected readonly p: number;
   /** @throws RangeError unless `p` is from 0 to 1. */
   constructor(p = 0.5) {
+    checkMade(new.target, [p]);
     super();
     if (!(p >= 0 && p <= 1)) throw new RangeError(`dropout probability has to be between 0 and 1, but got ${p}`);
     this.p = p;
@@ -30,6 +33,7 @@ abstract class ChannelDropout extends DropoutModule {
   protected abstract readonly ranks: ReadonlyMap<number, boolean>;
 
   forward(x: Tensor): Tensor {
+    checkTensors(`${this.constructor.name}.forward`, [x]);
     const hasBatch = this.ranks.get(x.rank);
     if (hasBatch === undefined)
       throw new RangeError(

@@ -1,4 +1,6 @@
 /** @file EmbeddingBag: sums, means or largest elements of rows of a table, a bag of rows at a time. */
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import { noGrad } from '../autograd/record.ts';
 import { tensor, zeros } from '../creation.ts';
 import { dtypes, promote, type DType } from '../dtype.ts';
@@ -64,6 +66,7 @@ export class EmbeddingBag extends Module {
   constructor(count: number, dim: number, options: EmbeddingBagOptions = {}) {
     super();
     checkOptionNames(options, OPTIONS, 'nn.EmbeddingBag');
+    checkMade(new.target, [count, dim, options]);
     const { mode = 'mean', sparse, scaleGradByFreq } = options;
     if (mode !== 'sum' && mode !== 'mean' && mode !== 'max')
       throw new RangeError(`nn.EmbeddingBag: mode has to be one of sum, mean or max, but got '${String(mode)}'`);
@@ -99,6 +102,10 @@ export class EmbeddingBag extends Module {
    * @throws ShapeError naming the first id outside [0, count).
    */
   forward(ids: Tensor, offsets?: Tensor, perSampleWeights?: Tensor): Tensor {
+    checkTensors(
+      'EmbeddingBag.forward',
+      [ids, offsets, perSampleWeights].filter((one) => one !== undefined),
+    );
     check('EmbeddingBag', each(FLOAT), [this.weight]);
     const wide = offsets === undefined ? ids : widened(ids, offsets.dtype);
     check('EmbeddingBag', IDS, [wide]);

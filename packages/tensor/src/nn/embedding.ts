@@ -1,4 +1,5 @@
 /** @file Embedding: rows of a table, whose gradient may stay sparse. */
+import { checkMade } from '../arguments.ts';
 import { noGrad } from '../autograd/record.ts';
 import { rpcName } from '../named.ts';
 import { check } from '../ops/takes.ts';
@@ -39,6 +40,7 @@ export class Embedding extends Module {
   constructor(count: number, dim: number, options: EmbeddingOptions = {}) {
     super();
     checkOptionNames(options, EMBEDDING_OPTIONS, 'nn.Embedding');
+    checkMade(new.target, [count, dim, options]);
     this.padding = paddingRow(count, options.paddingIdx);
     this.weight = normalParameter([count, dim]);
     this.options = options;

@@ -1,4 +1,5 @@
 /** @file Linear: an affine map of the last dimension. */
+import { checkMade } from '../arguments.ts';
 import { linear } from '../ops/composite.ts';
 import { rpcName } from '../named.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
@@ -26,6 +27,7 @@ export class Linear extends Module {
   constructor(inFeatures: number, outFeatures: number, options: { bias?: boolean } = {}) {
     super();
     checkOptionNames(options, OPTIONS, 'nn.Linear');
+    checkMade(new.target, [inFeatures, outFeatures, options]);
     const bound = inFeatures > 0 ? 1 / Math.sqrt(inFeatures) : 0;
     this.weight = uniformParameter([outFeatures, inFeatures], bound);
     this.bias = options.bias === false ? null : uniformParameter([outFeatures], bound);

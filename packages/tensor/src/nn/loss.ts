@@ -1,4 +1,5 @@
 /** @file The losses as modules: `nn.CrossEntropyLoss` and so on. */
+import { checkMade } from '../arguments.ts';
 import { rpcName } from '../named.ts';
 import * as losses from '../ops/losses.ts';
 import * as sets from '../ops/loss-options.ts';
@@ -42,6 +43,7 @@ function lossOf<F extends LossFunction>(
 ): new (options?: Options<F>) => Loss<F> & { forward(...operands: Operands<F>): Tensor } {
   return class extends Loss<F> {
     constructor(options?: Options<F>) {
+      checkMade(new.target, [options]);
       super(`nn.${new.target.name}`, known, options);
     }
     forward(...operands: Operands<F>): Tensor {

@@ -366,15 +366,13 @@ describe('errors', () => {
 describe('names that are none', () => {
   it('are refused, not taken for the default', () => {
     const names = { padding: 'foo' } as never;
-    for (const layer of [new nn.Conv1d(1, 1, 3, names), new nn.Conv2d(1, 1, 3, names), new nn.Conv3d(1, 1, 3, names)]) {
-      const x = ones([1, 1, ...Array<number>(layer.weight.rank - 2).fill(3)]);
-      expect(() => layer.forward(x)).toThrow("Invalid padding string 'foo', should be one of valid, same");
-    }
-    expect(() => new nn.GELU({ approximate: 'foo' as 'tanh' }).forward(ones([1]))).toThrow(
-      "approximate argument must be either none or tanh, got 'foo'",
+    for (const Layer of [nn.Conv1d, nn.Conv2d, nn.Conv3d])
+      expect(() => new Layer(1, 1, 3, names)).toThrow(
+        /^nn\.Conv\dd: options\.padding is .*'same' or 'valid', got the text 'foo'$/,
+      );
+    expect(() => new nn.GELU({ approximate: 'foo' as 'tanh' })).toThrow(
+      "nn.GELU: options.approximate is 'none' or 'tanh', got the text 'foo'",
     );
-    expect(() => new nn.EmbeddingBag(3, 2, { mode: 'most' as 'max' })).toThrow(
-      "nn.EmbeddingBag: mode has to be one of sum, mean or max, but got 'most'",
-    );
+    expect(() => new nn.EmbeddingBag(3, 2, { mode: 'most' as 'max' })).toThrow(/^nn.EmbeddingBag: options.mode is /);
   });
 });

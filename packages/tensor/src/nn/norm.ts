@@ -1,4 +1,6 @@
 /** @file Normalisation layers. */
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import { noGrad } from '../autograd/record.ts';
 import { ones, zeros } from '../creation.ts';
 import { batchNorm, groupNorm, layerNorm } from '../ops/composite.ts';
@@ -29,6 +31,7 @@ export class LayerNorm extends Module {
   ) {
     super();
     checkOptionNames(options, LAYER_OPTIONS, 'nn.LayerNorm');
+    checkMade(new.target, [shape, options]);
     const { eps = 1e-5, elementwiseAffine = true, bias = true } = options;
     this.shape = typeof shape === 'number' ? [shape] : shape;
     this.eps = eps;
@@ -53,6 +56,7 @@ export class RMSNorm extends Module {
   constructor(shape: number | readonly number[], options: { eps?: number; elementwiseAffine?: boolean } = {}) {
     super();
     checkOptionNames(options, RMS_OPTIONS, 'nn.RMSNorm');
+    checkMade(new.target, [shape, options]);
     this.shape = typeof shape === 'number' ? [shape] : shape;
     this.eps = options.eps;
     this.weight = options.elementwiseAffine === false ? null : new Parameter(ones(this.shape));
@@ -75,6 +79,7 @@ export class GroupNorm extends Module {
   constructor(groups: number, channels: number, options: { eps?: number; affine?: boolean } = {}) {
     super();
     checkOptionNames(options, GROUP_OPTIONS, 'nn.GroupNorm');
+    checkMade(new.target, [groups, channels, options]);
     if (channels % groups !== 0) throw new RangeError('channels must be divisible by groups');
     const { eps = 1e-5, affine = true } = options;
     this.groups = groups;
@@ -130,6 +135,7 @@ abstract class ChannelNorm extends Module {
   }
 
   protected check(x: Tensor): void {
+    checkTensors(`${this.constructor.name}.forward`, [x]);
     if (this.ranks.includes(x.rank)) return;
     const expected = this.ranks.map((rank) => `${rank}D`).join(' or ');
     throw new RangeError(`expected ${expected} input (got ${x.rank}D input)`);
@@ -148,6 +154,7 @@ abstract class ChannelNorm extends Module {
 abstract class BatchNorm extends ChannelNorm {
   constructor(channels: number, options: BatchNormLayerOptions = {}) {
     checkOptionNames(options, BATCH_OPTIONS, 'nn.BatchNorm');
+    checkMade(new.target, [channels, options]);
     super(channels, options, options.affine ?? true, options.trackRunningStats ?? true);
   }
 
@@ -164,6 +171,7 @@ abstract class BatchNorm extends ChannelNorm {
 abstract class InstanceNorm extends ChannelNorm {
   constructor(channels: number, options: BatchNormLayerOptions = {}) {
     checkOptionNames(options, BATCH_OPTIONS, 'nn.InstanceNorm');
+    checkMade(new.target, [channels, options]);
     super(channels, options, options.affine ?? false, options.trackRunningStats ?? false);
   }
 

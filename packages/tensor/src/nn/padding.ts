@@ -1,4 +1,5 @@
 /** @file Padding of the last one to three dimensions as modules: with a number, mirrored, repeated, or from the other end. */
+import { checkMade } from '../arguments.ts';
 import { rpcName } from '../named.ts';
 import type { PadMode } from '../ops/pad-modes.ts';
 import { pad } from '../ops/structure.ts';
@@ -14,6 +15,7 @@ abstract class Pad extends Module {
   private readonly filled: number | PadMode;
 
   constructor(dims: number, padding: Padding, filled: number | PadMode) {
+    checkMade(new.target, [padding, filled]);
     super();
     const pads = typeof padding === 'number' ? Array<number>(2 * dims).fill(padding) : [...padding];
     if (pads.length !== 2 * dims || !pads.every(Number.isInteger))

@@ -1,4 +1,6 @@
 /** @file RNN, LSTM and GRU over sequences: layers, both directions, dropout between layers, packed sequences. */
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import { zeros } from '../creation.ts';
 import type { DType } from '../dtype.ts';
 import { rpcName } from '../named.ts';
@@ -6,7 +8,7 @@ import { dropout } from '../ops/composite.ts';
 import { concat } from '../ops/join.ts';
 import { stack } from '../ops/stack.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
-import { sameShape } from '../shape.ts';
+import { checkShape, sameShape } from '../shape.ts';
 import { Tensor, type Parameter } from '../tensor.ts';
 import { CellParameters, CELLS, type Cell, type CellKind } from './cells.ts';
 import { atOnce, fits, layerOf, walk } from './layer-walk.ts';
@@ -56,9 +58,11 @@ abstract class Recurrent extends Module {
 
   constructor(kind: CellKind, inputSize: number, hiddenSize: number, options: LSTMOptions) {
     super();
+    checkMade(new.target, [inputSize, hiddenSize, options]);
     const { bias = true, batchFirst = false, bidirectional = false, projSize = 0 } = options;
     const layers = options.numLayers ?? options.layers ?? 1;
     if (!Number.isInteger(layers) || layers < 1) throw new RangeError('numLayers must be greater than zero');
+    checkShape([layers, hiddenSize, inputSize]);
     const rate = options.dropout ?? 0;
     if (!(rate >= 0 && rate <= 1))
       throw new RangeError(
@@ -108,6 +112,7 @@ abstract class Recurrent extends Module {
   protected run(x: Sequence, given: readonly Tensor[] | undefined): [Sequence, Tensor[]] {
     if (x instanceof PackedSequence) return this.runPacked(x, given);
     const name = this.constructor.name;
+    checkTensors(`${name}.forward`, [x]);
     const wanted = `${name} takes x [steps, batch, inputSize] or [steps, inputSize]`;
     if (x.rank !== 2 && x.rank !== 3) throw new RangeError(`${wanted}, got [${x.shape.join(', ')}]`);
     if (x.shape.at(-1) !== this.inputSize)
@@ -152,7 +157,8 @@ abstract class Recurrent extends Module {
       k === 0 ? this.outputSize : this.hiddenSize,
     ]);
     if (given === undefined) return expected.map((shape) => zeros(shape, { dtype }));
-    if (given.length !== states || given.some((part) => !(part instanceof Tensor)))
+    const list: unknown = given;
+    if (!Array.isArray(list) || given.length !== states || given.some((part) => !(part instanceof Tensor)))
       throw new TypeError(
         `${this.constructor.name} takes ${states === 1 ? 'a tensor h' : 'tensors [h, c]'} as its state`,
       );
@@ -231,6 +237,7 @@ export class RNN extends Recurrent {
     options: RecurrentOptions & { nonlinearity?: 'tanh' | 'relu' } = {},
   ) {
     checkOptionNames(options, RNN_OPTIONS, 'nn.RNN');
+    checkMade(new.target, [inputSize, hiddenSize, options]);
     const { nonlinearity = 'tanh', ...rest } = options;
     if (nonlinearity !== 'tanh' && nonlinearity !== 'relu')
       throw new RangeError(`Unknown nonlinearity '${String(nonlinearity)}'. Select from 'tanh' or 'relu'.`);

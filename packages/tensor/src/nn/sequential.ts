@@ -1,4 +1,5 @@
 /** @file Sequential: layers one after the other, waiting only where one is asynchronous. */
+import { kindOf } from '../given.ts';
 import type { Tensor } from '../tensor.ts';
 import { Flatten, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh } from './activations.ts';
 import { AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d } from './conv.ts';
@@ -34,6 +35,9 @@ export class Sequential<L extends readonly (Module & Callable)[]> extends Module
 
   constructor(...layers: L) {
     super();
+    for (const [i, layer] of layers.entries())
+      if (!(layer instanceof Module))
+        throw new TypeError(`nn.Sequential takes modules; number ${i} is ${kindOf(layer)}`);
     this.layers = layers;
   }
 

@@ -1,4 +1,8 @@
 /** @file Transformer layers: encoder, decoder, stacks of both, and the sinusoidal positions (Vaswani et al. 2017). */
+import { checkShape } from '../shape.ts';
+import { checkOptions, kindOf } from '../given.ts';
+import { checkTensors } from '../ops/takes.ts';
+import { checkMade } from '../arguments.ts';
 import { full, zeros } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { rpcName } from '../named.ts';
@@ -80,6 +84,7 @@ export class TransformerEncoderLayer extends Module {
   constructor(dModel: number, heads: number, options: TransformerLayerOptions = {}) {
     super();
     checkOptionNames(options, OPTIONS, 'nn.TransformerEncoderLayer');
+    checkMade(new.target, [dModel, heads, options]);
     const { dimFeedforward = 2048, dropout = 0.1, layerNormEps: eps = 1e-5, batchFirst = false, bias = true } = options;
     this.self_attn = new MultiheadAttention(dModel, heads, { dropout, bias, batchFirst });
     this.linear1 = new Linear(dModel, dimFeedforward, { bias });
@@ -94,7 +99,9 @@ export class TransformerEncoderLayer extends Module {
   }
 
   forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
+    checkOptions('TransformerEncoderLayer.forward()', masks);
     checkOptionNames(masks, ENCODER_MASKS, 'TransformerEncoderLayer.forward()');
+    checkTensors('TransformerEncoderLayer.forward', [src]);
     if (masks.isCausal === true && masks.srcMask === undefined)
       throw new ShapeError(
         'TransformerEncoderLayer: isCausal says that srcMask is causal, but there is none: nn.Transformer.generateSquareSubsequentMask(n) makes it',
@@ -145,6 +152,7 @@ export class TransformerDecoderLayer extends Module {
   constructor(dModel: number, heads: number, options: TransformerLayerOptions = {}) {
     super();
     checkOptionNames(options, OPTIONS, 'nn.TransformerDecoderLayer');
+    checkMade(new.target, [dModel, heads, options]);
     const { dimFeedforward = 2048, dropout = 0.1, layerNormEps: eps = 1e-5, batchFirst = false, bias = true } = options;
     this.self_attn = new MultiheadAttention(dModel, heads, { dropout, bias, batchFirst });
     this.multihead_attn = new MultiheadAttention(dModel, heads, { dropout, bias, batchFirst });
@@ -162,7 +170,9 @@ export class TransformerDecoderLayer extends Module {
   }
 
   forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
+    checkOptions('TransformerDecoderLayer.forward()', masks);
     checkOptionNames(masks, DECODER_MASKS, 'TransformerDecoderLayer.forward()');
+    checkTensors('TransformerDecoderLayer.forward', [tgt, memory]);
     const attend = (x: Tensor): Tensor =>
       this.dropout1.forward(attention(this.self_attn, x, x, masks.tgtMask, masks.tgtKeyPaddingMask));
     const recall = (x: Tensor): Tensor =>
@@ -188,6 +198,10 @@ abstract class Stack<L extends Module> extends Module {
   protected readonly layers: readonly L[];
   protected readonly norm: LayerNorm | null;
   constructor(layer: L, count: number, norm: LayerNorm | null) {
+    checkMade(new.target, [layer, count, norm]);
+    if (!(layer instanceof Module))
+      throw new TypeError(`nn.${new.target.name}: layer is a module, got ${kindOf(layer)}`);
+    checkShape([count]);
     super();
     this.layers = Array.from({ length: count }, () => copyOf(layer));
     this.norm = norm;
@@ -209,6 +223,7 @@ export class TransformerEncoder extends Stack<TransformerEncoderLayer> {
     super(layer, count, norm);
   }
   forward(src: Tensor, masks: { mask?: Tensor | undefined; srcKeyPaddingMask?: Tensor | undefined } = {}): Tensor {
+    checkOptions('TransformerEncoder.forward()', masks);
     checkOptionNames(masks, STACK_MASKS, 'TransformerEncoder.forward()');
     const own = { srcMask: masks.mask, srcKeyPaddingMask: masks.srcKeyPaddingMask };
     return this.ended(this.layers.reduce((x, layer) => layer.forward(x, own), src));
@@ -250,6 +265,7 @@ export class Transformer extends Module {
   readonly decoder: TransformerDecoder;
 
   constructor(dModel = 512, heads = 8, options: TransformerOptions = {}) {
+    checkMade(new.target, [dModel, heads, options]);
     super();
     const { numEncoderLayers = 6, numDecoderLayers = 6, ...rest } = options;
     const norm = (): LayerNorm => new LayerNorm(dModel, { eps: rest.layerNormEps ?? 1e-5, bias: rest.bias ?? true });
@@ -264,6 +280,8 @@ export class Transformer extends Module {
   }
 
   forward(src: Tensor, tgt: Tensor, masks: TransformerMasks = {}): Tensor {
+    checkOptions('Transformer.forward()', masks);
+    checkTensors('Transformer.forward', [src, tgt]);
     const { srcMask, srcKeyPaddingMask, ...rest } = masks;
     return this.decoder.forward(tgt, this.encoder.forward(src, { mask: srcMask, srcKeyPaddingMask }), rest);
   }
@@ -281,6 +299,7 @@ export class PositionalEncoding extends Module {
   constructor(dModel: number, options: { dropout?: number; maxLen?: number; batchFirst?: boolean } = {}) {
     super();
     checkOptionNames(options, POSITIONAL, 'nn.PositionalEncoding');
+    checkMade(new.target, [dModel, options]);
     const { dropout = 0.1, maxLen = 5000 } = options;
     this.dropout = new Dropout(dropout);
     this.batchFirst = options.batchFirst ?? false;
@@ -288,6 +307,7 @@ export class PositionalEncoding extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    checkTensors('PositionalEncoding.forward', [x]);
     const length = x.shape[this.batchFirst ? 1 : 0] as number;
     if (length > (this.table.shape[0] as number))
       throw new RangeError(

@@ -1,4 +1,6 @@
 /** @file Layers that make signals, images and volumes larger. */
+import { checkOptions } from '../given.ts';
+import { checkMade } from '../arguments.ts';
 import { rpcName } from '../named.ts';
 import { INTERPOLATE_OPTIONS, interpolate, type InterpolateOptions } from '../ops/interpolate.ts';
 import { checkOptionNames } from '../option-names.ts';
@@ -12,6 +14,7 @@ export class Upsample extends Module {
   constructor(options: InterpolateOptions) {
     super();
     checkOptionNames(options, INTERPOLATE_OPTIONS, 'nn.Upsample');
+    checkMade(new.target, [options]);
     this.options = { ...options };
   }
   forward(x: Tensor): Tensor {
@@ -27,6 +30,7 @@ export class UpsamplingNearest2d extends Upsample {
   static override readonly [rpcName] = 'nn.UpsamplingNearest2d';
   constructor(options: SizeOnly) {
     checkOptionNames(options, SIZE, 'nn.UpsamplingNearest2d');
+    checkOptions('nn.UpsamplingNearest2d', options);
     super({ ...options, mode: 'nearest' });
   }
 }
@@ -36,6 +40,7 @@ export class UpsamplingBilinear2d extends Upsample {
   static override readonly [rpcName] = 'nn.UpsamplingBilinear2d';
   constructor(options: SizeOnly) {
     checkOptionNames(options, SIZE, 'nn.UpsamplingBilinear2d');
+    checkOptions('nn.UpsamplingBilinear2d', options);
     super({ ...options, mode: 'bilinear', alignCorners: true });
   }
 }

@@ -4,7 +4,7 @@ import { ShapeError } from '../errors.ts';
 import { readNumbers } from '../host.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
-import { checkShape, inferShape, normalizeDim } from '../shape.ts';
+import { checkCount, checkShape, inferShape, normalizeDim } from '../shape.ts';
 import { Tensor } from '../tensor.ts';
 import { tile } from './composite.ts';
 import { defineFunction } from './define.ts';
@@ -35,6 +35,7 @@ export const repeatInterleave = defineFunction(
       if (repeats instanceof Tensor && repeats.rank > 1)
         throw new ShapeError('repeatInterleave: repeats has to be a number or a vector');
       const counts = countsOf(repeats, n);
+      checkCount([counts.reduce((sum, count) => sum + count, 0)]);
       const at = counts.flatMap((count, i) => Array<bigint>(count).fill(BigInt(i)));
       return indexSelect(t, d, tensor(BigInt64Array.from(at), { dtype: 'int64', shape: [at.length] }));
     }),

@@ -1,4 +1,5 @@
 /** @file Signals, images and volumes in another size. */
+import { checkCount } from '../shape.ts';
 import type { DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
@@ -148,6 +149,7 @@ function directions(t: Tensor, options: InterpolateOptions): Direction[] {
     throw new ShapeError(
       `interpolate: input and output sizes should be greater than 0, but got input [${spatial.join(', ')}] and output [${sizes.join(', ')}]`,
     );
+  checkCount([...t.shape.slice(0, 2), ...sizes]);
   return spatial.map((input, i) => ({
     input,
     output: sizes[i] as number,

@@ -1,8 +1,16 @@
 /** @file Which dtype an operation computes in, and operands that are plain numbers. */
-import { dtypes, encode, promote, promoteScalar, type DType, type Kind } from '../dtype.ts';
+import { DTypeError } from '../errors.ts';
+import { dtypes, encode, isDType, promote, promoteScalar, type DType, type Kind } from '../dtype.ts';
 import { fromArray } from '../host.ts';
 import { kindOf } from '../given.ts';
 import { Tensor } from '../tensor.ts';
+
+/** The dtype that two tensors meet in, by PyTorch's rules. */
+export function promoteTypes(a: DType, b: DType): DType {
+  for (const dtype of [a, b])
+    if (!isDType(dtype)) throw new DTypeError(`promoteTypes() takes two dtypes, got ${kindOf(dtype)}`);
+  return promote(a, b);
+}
 
 const CATEGORY: Readonly<Record<Kind, number>> = { bool: 0, int: 1, float: 2, complex: 3 };
 

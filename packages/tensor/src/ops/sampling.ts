@@ -1,4 +1,5 @@
 /** @file Random numbers in the memory or by the numbers of a tensor: normal_, uniform_, bernoulli, multinomial, randLike. All follow manualSeed. */
+import { checkArguments } from '../arguments.ts';
 import { decode, encode, type DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
@@ -21,12 +22,14 @@ interface LikeOptions {
 
 /** Uniform in [0, 1), in the shape and dtype of `t`. */
 export function randLike(t: Tensor, options: LikeOptions = {}): Tensor {
+  checkArguments('randLike', [t, options]);
   checkOptionNames(options, DTYPE, 'randLike()');
   return observedCreation('aten::rand_like', () => rand(t.shape, { dtype: t.dtype, ...options }));
 }
 
 /** Standard normal, in the shape and dtype of `t`. */
 export function randnLike(t: Tensor, options: LikeOptions = {}): Tensor {
+  checkArguments('randnLike', [t, options]);
   checkOptionNames(options, DTYPE, 'randnLike()');
   return observedCreation('aten::randn_like', () => randn(t.shape, { dtype: t.dtype, ...options }));
 }

@@ -1,4 +1,5 @@
 /** @file Operations that give another view of the same storage. */
+import { kindOf } from '../given.ts';
 import { ambient } from '../ambient.ts';
 import { shareHandle } from '../autograd/record.ts';
 import { noteView } from '../autograd/views.ts';
@@ -203,11 +204,13 @@ export function alias<D extends DType>(t: Tensor<D>): Tensor<D> {
 export function split<D extends DType>(t: Tensor<D>, sizes: number | readonly number[], dim = 0): Tensor<D>[] {
   const d = dimOf(t, dim, 'split');
   const n = t.shape[d] as number;
-  if (typeof sizes !== 'number' && typeof sizes !== 'object')
-    throw new ShapeError(`split expects a size or a list of sizes, but got ${String(sizes)}`);
-  if (typeof sizes === 'number' && !(sizes > 0 || (sizes === 0 && n === 0)))
-    throw new ShapeError(`split expects a positive size, but got ${sizes} for a dimension of ${n} elements`);
-  const list = typeof sizes === 'number' ? chunkSizes(n, sizes) : sizes;
+  if (typeof sizes !== 'number' && !Array.isArray(sizes))
+    throw new ShapeError(`split expects a size or a list of sizes, but got ${kindOf(sizes)}`);
+  if (typeof sizes === 'number' && !(Number.isInteger(sizes) && (sizes > 0 || (sizes === 0 && n === 0))))
+    throw new ShapeError(`split expects a positive whole size, but got ${sizes} for a dimension of ${n} elements`);
+  const list: readonly number[] = typeof sizes === 'number' ? chunkSizes(n, sizes) : sizes;
+  const odd = Array.from<unknown>(list).findIndex((length) => !Number.isInteger(length));
+  if (odd !== -1) throw new ShapeError(`split expects whole sizes, but got ${kindOf(list[odd])}`);
   if (list.reduce((a, b) => a + b, 0) !== n) {
     throw new ShapeError(`split expects sizes that sum to ${n} along dimension ${d}, but got [${list.join(', ')}]`);
   }

@@ -1,4 +1,5 @@
 /** @file Sliding windows of images as columns (im2col), and their adjoint: what convolution and pooling are made of. */
+import { checkCount } from '../shape.ts';
 import { decode, encode, type NumberArray } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { fromArray, readArray } from '../host.ts';
@@ -127,6 +128,7 @@ class Fold extends RowWalk {
 }
 
 function like(values: NumberArray, n: number): NumberArray {
+  checkCount([n]);
   return new (values.constructor as new (n: number) => NumberArray)(n);
 }
 

@@ -1,4 +1,5 @@
 /** @file What every optimiser shares: parameters, their state, and steps over whole arrays with no operation in between. */
+import { checkList } from '../shape.ts';
 import type { DeviceUpdate } from '../backends/backend.ts';
 import { asInt32 } from '../ops/indexing.ts';
 import { argument, freeArguments } from '../ops/kernels.ts';
@@ -10,7 +11,7 @@ import { DTypeError } from '../errors.ts';
 import { readArray } from '../host.ts';
 import { rpcName } from '../named.ts';
 import { partsOf } from '../ops/sparse/parts.ts';
-import { check, each, FLOATING } from '../ops/takes.ts';
+import { check, checkTensors, each, FLOATING } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
 import { Tensor } from '../tensor.ts';
@@ -25,7 +26,7 @@ import {
   zeroValues,
   type Values,
 } from './values.ts';
-import { kindOf } from '../given.ts';
+import { checkIterable, kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { checkComplete, checkEachOnce, checkGiven, checkKinds, checkNumbers, defined, nameOf } from './options.ts';
 
@@ -136,6 +137,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
 
   /** Changes options of the groups: those named, in the groups in which they are named; all of them or, when one does not fit, none. */
   changeOptions(changes: readonly (Readonly<Record<string, unknown>> | null)[]): void {
+    checkList(changes, `${nameOf(this)}.changeOptions() takes a list, options for each group`);
     if (changes.length !== this.groups.length)
       throw new RangeError(`${nameOf(this)} has ${this.groups.length} groups; got options for ${changes.length}`);
     this.allOrNothing(() => {
@@ -169,6 +171,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
   private asGroup(given: unknown, i: number): GivenGroup {
     if (!isGroup(given))
       throw new TypeError(`param group must be an object with params; group ${i} is ${kindOf(given)}`);
+    if (!((given.params as unknown) instanceof Tensor)) checkIterable(given.params, `params of group ${i}`);
     const list = (given.params as unknown) instanceof Tensor ? [given.params as unknown as Tensor] : [...given.params];
     if (list.length === 0) throw new RangeError(`optimizer got an empty list of parameters in group ${i}`);
     return { ...given, params: list };
@@ -203,6 +206,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
 
   /** @throws RangeError when `grads` is given with another length than `params`. */
   step(grads?: readonly (Tensor | null)[]): void {
+    if (grads !== undefined) checkList(grads, `${nameOf(this)}.step() takes a list of gradients, null for none`);
     if (grads !== undefined && grads.length !== this.params.length) {
       throw new RangeError(
         `the optimizer has ${this.params.length} parameters, but was given ${grads.length} gradients: give null for none`,
@@ -342,6 +346,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
 
   private checkGradient(i: number, grad: Tensor): void {
     const param = this.params[i] as Tensor;
+    checkTensors(`${nameOf(this)}.step`, [grad]);
     if (grad.shape.length !== param.shape.length || grad.shape.some((n, d) => n !== param.shape[d])) {
       throw new RangeError(
         `gradient ${i} has shape [${grad.shape.join(', ')}], its parameter [${param.shape.join(', ')}]`,

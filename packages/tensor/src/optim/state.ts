@@ -1,4 +1,5 @@
 /** @file State dicts of optimisers: what a step remembers as plain data, and back. */
+import { kindOf } from '../given.ts';
 import { over } from '../host.ts';
 import { sameShape } from '../shape.ts';
 import { sweep } from '../scope.ts';
@@ -52,6 +53,10 @@ export function saveState(
   return { state, paramGroups: groups.map((group) => ({ ...group, params: group.params.map(() => at++) })) };
 }
 
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null;
+}
+
 /**
  * Puts the saved options into the groups. The result, called once they are known to be good, replaces the states; it checks all of
  * them before it changes any. `notes` are names that a group may have beside its options.
@@ -62,6 +67,13 @@ export function loadState(
   groups: readonly ParamGroup[],
   notes: ReadonlySet<string>,
 ): (namesAt: (param: number) => readonly string[], states: (Remembered | undefined)[]) => void {
+  if (
+    !Array.isArray((saved as OptimizerState | null)?.paramGroups) ||
+    !saved.paramGroups.every(isObject) ||
+    !isObject(saved.state) ||
+    !Object.values(saved.state).every(isObject)
+  )
+    throw new TypeError(`loadStateDict() takes what stateDict() gives, { state, paramGroups }; got ${kindOf(saved)}`);
   if (saved.paramGroups.length !== groups.length)
     throw new RangeError('loaded state dict has a different number of parameter groups');
   /** The number under which each parameter was saved. */

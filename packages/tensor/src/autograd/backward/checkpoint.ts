@@ -1,4 +1,5 @@
 /** @file Activation checkpointing: what a function saves for the backward pass is not kept, but made again by a second run of the function. */
+import { checkArguments } from '../../arguments.ts';
 import { ambient, runWith } from '../../ambient.ts';
 import { autocastAs } from '../../autocast.ts';
 import { AutogradError } from '../../errors.ts';
@@ -153,6 +154,7 @@ class Checkpoint implements Saver {
  * ```
  */
 export function checkpoint<A extends unknown[], R>(fn: (...inputs: A) => R, ...inputs: A): R {
+  checkArguments('checkpoint', [fn]);
   if (!ambient().gradMode) return fn(...inputs);
   const own = new Checkpoint(fn, inputs);
   try {

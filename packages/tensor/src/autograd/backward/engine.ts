@@ -1,4 +1,5 @@
 /** @file The backward pass: runs functions when all gradients for their outputs have arrived, latest made first. */
+import { checkArguments } from '../../arguments.ts';
 import { ambient, runWith } from '../../ambient.ts';
 import { AutogradError } from '../../errors.ts';
 import { onesLike } from '../../creation.ts';
@@ -28,6 +29,7 @@ export function runBackward(
   options: BackwardOptions = {},
 ): void {
   checkOptionNames(options, BACKWARD_OPTIONS, 'backward()');
+  checkArguments('runBackward', [roots, gradients, options]);
   const edges = rootEdges(roots);
   const record = options.createGraph ?? false;
   sweep(() => {
@@ -73,8 +75,9 @@ export function grad(
   inputs: readonly Tensor[],
   options: GradOptions = {},
 ): (Tensor | null)[] {
-  const edges = rootEdges(outputs);
   checkOptionNames(options, GRAD_OPTIONS, 'grad()');
+  checkArguments('grad', [outputs, inputs, options]);
+  const edges = rootEdges(outputs);
   const record = options.createGraph ?? false;
   const wanted = inputs.map((t) => {
     const edge = gradEdge(t);

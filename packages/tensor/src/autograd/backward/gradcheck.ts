@@ -1,8 +1,10 @@
 /** @file Checks derivatives against differences of the function itself. */
+import { kindOf } from '../../given.ts';
+import { checkArguments } from '../../arguments.ts';
 import { dtypes, encodeLanes } from '../../dtype.ts';
 import { AutogradError } from '../../errors.ts';
 import { fromArray, readNumbers } from '../../host.ts';
-import type { Tensor } from '../../tensor.ts';
+import { Tensor } from '../../tensor.ts';
 import { grad } from './engine.ts';
 import { noGrad } from '../record.ts';
 import { checkOptionNames, optionNames } from '../../option-names.ts';
@@ -30,11 +32,13 @@ export function gradcheck(
   options: GradcheckOptions = {},
 ): void {
   checkOptionNames(options, OPTIONS, 'gradcheck()');
+  checkArguments('gradcheck', [fn, inputs, options]);
   const double = inputs.every((t) => !t.requiresGrad || t.dtype === 'float64');
   const { eps = double ? 1e-6 : 1e-3, rtol = double ? 1e-3 : 2e-2, atol = double ? 1e-5 : 2e-3 } = options;
   const wanted = inputs.filter((t) => t.requiresGrad);
   if (wanted.length === 0) throw new AutogradError('gradcheck expects at least one input tensor to require gradient');
   const output = fn(...inputs);
+  if (!(output instanceof Tensor)) throw new TypeError(`gradcheck(): fn gives a Tensor, got ${kindOf(output)}`);
   const weights = weightsFor(numbersIn(output));
   const seed = fromArray(encodeLanes(weights, output.dtype), output.dtype, output.shape);
   const analytic = grad([output], wanted, { gradOutputs: [seed], allowUnused: true });

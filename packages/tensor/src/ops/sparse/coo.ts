@@ -1,4 +1,5 @@
 /** @file Sparse COO tensors: making them, coalescing, and dense forms. */
+import { checkArguments } from '../../arguments.ts';
 import { detach } from '../copy.ts';
 import { apply } from '../op.ts';
 import { ALL, check, each, REAL_NUMBER } from '../takes.ts';
@@ -25,6 +26,7 @@ const sparseOp = defineOp<{ indices: Tensor<'int64'>; size: Shape; coalesced: bo
  * sum of their values. Gradients flow to `values`.
  */
 export function sparseCooTensor(indices: Tensor, values: Tensor, size: Shape): Tensor {
+  checkArguments('sparseCooTensor', [indices, values, size]);
   check('sparseCooTensor', each(REAL_NUMBER, 'indices are of integers, int64 as a rule'), [indices]);
   const kind = dtypes[indices.dtype].kind;
   // Index lists written as plain numbers are float32: accept those that are whole.
