@@ -15,7 +15,11 @@ test('the text of each thread is what its source gives', () => {
 });
 
 // It compiles the package, and is the same on every backend.
-test.runIf(backendName() === 'cpu')('what public functions take is what their types say', async () => {
-  const checkedIn = readFileSync(new URL('gen/arguments.ts', import.meta.url), 'utf8');
-  expect(checkedIn === (await argumentsText()), 'run npm run generate -w @backwire/tensor').toBe(true);
-}, 180_000);
+test.runIf(backendName() === 'cpu')(
+  'what public functions take is what their types say',
+  async () => {
+    const checkedIn = readFileSync(new URL('gen/arguments.ts', import.meta.url), 'utf8');
+    expect(checkedIn === (await argumentsText()), 'run npm run generate -w @backwire/tensor').toBe(true);
+  },
+  180_000,
+);

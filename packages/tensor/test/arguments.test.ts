@@ -18,6 +18,7 @@ import {
   indexFill,
   loadSafetensors,
   maxPool2d,
+  nn,
   oneHot,
   ones,
   setBackend,
@@ -190,6 +191,40 @@ describe('values and names', () => {
     for (const name of ['toString', 'constructor', 'x'])
       await expect(setBackend(name as never)).rejects.toThrow(`setBackend is '${name}'; expected auto, cpu`);
     expect(backendName()).toBe(before);
+  });
+});
+
+describe('arguments of another kind', () => {
+  const t = ones([2, 2]);
+  const loose = (value: unknown): never => value as never;
+
+  it.each<[name: string, run: () => unknown, says: string]>([
+    ['null for a list', () => t.repeat(loose(null)), 'repeat(): counts is a list of numbers, got null'],
+    ['nothing for a list', () => t.flip(loose(undefined)), 'flip(): dims is a list of numbers, got undefined'],
+    ['a text', () => t.movedim(loose('x'), 0), "movedim(): from is a number or a list of numbers, got the text 'x'"],
+    ['a number for a tensor', () => t.expandAs(loose(2)), 'expandAs(): other is a Tensor, got 2'],
+    // eslint-disable-next-line no-sparse-arrays -- a list without an element is what is given
+    ['a hole in a list', () => t.permute(loose([, 0])), 'permute(): dims[0] is a number, got undefined'],
+    ['a number for a switch', () => t.sum(0, loose(1)), 'sum(): keepDim is true or false, got 1'],
+    ['an option', () => t.add(t, { alpha: loose('2') }), "add(): options.alpha is a number, got the text '2'"],
+    [
+      'a list for options',
+      () => t.variance(0, loose([1])),
+      'variance(): options is an object with correction, keepDim',
+    ],
+    ['a bigint', () => zeros(loose([2n])), 'shape [2] has an invalid dimension'],
+    ['a layer', () => new nn.Linear(2, loose('3')), "nn.Linear: outFeatures is a number, got the text '3'"],
+    [
+      'a derived layer',
+      () => new (class Mine extends nn.Linear {})(2, loose('3')),
+      'nn.Linear: outFeatures is a number',
+    ],
+    ['a layer among layers', () => new nn.Sequential(loose(null)), 'nn.Sequential takes modules; number 0 is null'],
+    ['what is called later', () => new nn.ReLU().forward(loose(null)), 'ReLU.forward() takes a tensor as operand 1'],
+    ['half a size', () => t.split(1.5), 'split expects a positive whole size, but got 1.5'],
+    ['more than memory', () => t.repeatInterleave(2 ** 53), 'has too many elements'],
+  ])('are refused: %s', (_, run, says) => {
+    expect(run).toThrow(says);
   });
 });
 
