@@ -36,6 +36,12 @@ const slowly = rpcFunction('streams/slowly', async function* () {
   yield 1;
   yield 2;
 });
+const evenly = rpcFunction('streams/evenly', async function* (to: number, ms: number) {
+  for (let i = 0; i < to; i++) {
+    await new Promise((resolve) => setTimeout(resolve, ms));
+    yield i;
+  }
+});
 const stalls = rpcFunction('streams/stalls', async function* (name: string) {
   yield 1;
   const { signal } = callContext();
@@ -125,6 +131,23 @@ describe('streams', () => {
     const error: unknown = await late.next().catch((e: unknown) => e);
     expect(rpcInfo(error)?.code).toBe('deadline-exceeded');
     await until(() => ended.includes('idle') && ended.includes('late'), 'both generators ended');
+  });
+
+  it('do not give up an item that came while this process was busy', async () => {
+    const stream = from0(() => rpcStream('w1', slowly, [], { idleTimeoutMs: 60 }));
+    const first = stream.next();
+    await new Promise((resolve) => setTimeout(resolve, 10)); // the handler waits by now
+    const end = performance.now() + 150;
+    while (performance.now() < end);
+    expect((await first).value).toBe(1);
+    await stream.return();
+  });
+
+  it('wait as long for each of several items that are asked for at once', async () => {
+    const stream = from0(() => rpcStream('w1', evenly, [4, 60], { idleTimeoutMs: 100 }));
+    const items = await Promise.all([1, 2, 3, 4].map(() => stream.next()));
+    expect(items.map(({ value }) => value as number)).toEqual([0, 1, 2, 3]);
+    await stream.return();
   });
 
   it('are cancelled by a signal', async () => {

@@ -2,7 +2,7 @@
 import { ASYNC_DISPOSE, runAtRoot } from '@backwire/tensor/internal';
 import { FrameKind } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
-import { MAX_TIMER_MS } from '../base/platform.ts';
+import { MAX_TIMER_MS, later } from '../base/platform.ts';
 import type { OpenCalls } from './open-calls.ts';
 import type { PendingCall, StreamAnswer } from './pending-call.ts';
 
@@ -126,7 +126,6 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
     return new Promise((resolve, reject) => {
       this.waiters.push({ resolve, reject });
       this.deliver();
-      if (this.waiters.length > 0) this.armIdle();
     });
   }
 
@@ -190,16 +189,16 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
         this.slots.shift();
         this.lastRead = this.calls.now();
         (this.waiters.shift() as Waiter).resolve({ done: false, value: first.value });
+        this.disarmIdle();
         this.allowMore();
       } else if (first === undefined && this.over) {
         this.finish(this.waiters.shift() as Waiter);
       } else {
+        this.armIdle();
         return;
       }
     }
-    if (this.idle === undefined) return;
-    clearTimeout(this.idle);
-    this.idle = undefined;
+    this.disarmIdle();
   }
 
   /** A failure is told once; after it, and after the end, the generator is done. */
@@ -220,19 +219,28 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
 
   private armIdle(): void {
     if (this.idleMs === 0 || this.idle !== undefined) return;
-    this.idle = runAtRoot(() =>
+    const timer = runAtRoot(() =>
       setTimeout(
-        () => {
-          const id = this.call?.id;
-          if (id === undefined || this.over) return;
-          const text = `no item of the stream came for ${this.idleMs} ms`;
-          this.calls.cancel(
-            id,
-            (executed) => new RpcError('deadline-exceeded', text, { executed, peer: this.call?.peer.worker }),
-          );
-        },
+        // After a pause of this process timers come before what the sockets have: items that came in time are read first.
+        () => later(() => void (this.idle === timer && this.giveUp())),
         Math.min(this.idleMs, MAX_TIMER_MS),
       ),
+    );
+    this.idle = timer;
+  }
+
+  private disarmIdle(): void {
+    clearTimeout(this.idle);
+    this.idle = undefined;
+  }
+
+  private giveUp(): void {
+    const id = this.call?.id;
+    if (id === undefined || this.over) return;
+    const text = `no item of the stream came for ${this.idleMs} ms`;
+    this.calls.cancel(
+      id,
+      (executed) => new RpcError('deadline-exceeded', text, { executed, peer: this.call?.peer.worker }),
     );
   }
 }
