@@ -110,10 +110,11 @@ it('has a gradient of what any worker needs, and none of what none does, whateve
 
 it('does not train what no worker needs, though its optimizer remembers that it was needed', async () => {
   const alone = new Parts([2, 2], 'float32', false);
-  const replicas = [undefined, ...cluster.agents].map((agent) => {
-    const group = agent && { group: processGroup({ agent }) };
-    return new nn.DistributedDataParallel(new Parts([2, 2], 'float32', false), group);
-  });
+  const groups = cluster.agents.map((agent) => processGroup({ agent }));
+  const ofOne = processGroup({ agent: cluster.at(0), workers: ['w0'] });
+  const replicas = [ofOne, ...groups].map(
+    (group) => new nn.DistributedDataParallel(new Parts([2, 2], 'float32', false), { group }),
+  );
   const uses: Use[] = [[3, 3], [3], [undefined, 6], [3, 3]];
   const train = async (model: Parts, backward: (use: Use) => Promise<void> | void): Promise<unknown> => {
     const optimizer = new optim.SGD(model.all, { lr: 0.125, momentum: 0.5, weightDecay: 0.5 });

@@ -341,6 +341,16 @@ describe('DistributedDataParallel', () => {
     }
   });
 
+  it('refuses passes that nothing would combine: every worker would train alone and none would know', async () => {
+    const model = new nn.DistributedDataParallel(new nn.Linear(3, 2));
+    await expect(model.backward(loss(model, [0, 4]))).rejects.toThrow(/nothing combines.*group: processGroup\(\)/);
+    await expect(model.reduceGradients(new Map())).rejects.toThrow(TypeError);
+    await expect(model.synchronize()).rejects.toThrow(/nobody to copy from/);
+    expect(model.module.weight.grad).toBeNull();
+    model.registerCommHook(null, (_s, bucket) => bucket.buffer());
+    await model.backward(loss(model, [0, 4]));
+  });
+
   it('rejects what does not fit, and keeps the local gradients', async () => {
     const model = new nn.DistributedDataParallel(new nn.Linear(3, 2));
     model.registerCommHook(null, () => zeros([1]));

@@ -18,6 +18,8 @@ const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
 
 type Hook = (bucket: GradBucket) => Tensor | Promise<Tensor>;
 
+const GIVE_GROUP = 'give them a group, new nn.DistributedDataParallel(module, { group: processGroup() })';
+
 /** 25 MiB, as PyTorch's buckets. */
 const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
 
@@ -67,11 +69,13 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   /**
    * Copies the parameters and buffers of the worker with rank `from` to all: call it on every worker before training. In passes buffers, such
    * as the running mean of a `BatchNorm1d`, are each worker's own.
-   * @throws Error on all of them where their parameters, buffers or `from` are not the same, or no member has that rank.
+   * @throws Error on all of them where their parameters, buffers or `from` are not the same, or no member has that rank; TypeError without a
+   *   group.
    */
   async synchronize(from = 0): Promise<void> {
     const { group, exchanges } = this;
-    if (group === undefined || group.size === 1) return;
+    if (group === undefined) throw new TypeError(`synchronize() has nobody to copy from: ${GIVE_GROUP}`);
+    if (group.size === 1) return;
     const { module } = this;
     const [parameters, buffers] = [module.namedParameters(), module.namedBuffers()];
     const tags = this.tagsOf(this.pass, 'synchronize');
@@ -104,8 +108,10 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   /**
    * Runs the local backward pass, then the hooks. Rejects with the first error of a hook; gradients are then the local ones. When any of
    * it fails on one worker, it does on all, and so does every later pass of these replicas.
+   * @throws TypeError without a group and without a hook: each worker would train a model of its own.
    */
   async backward(loss: Tensor): Promise<void> {
+    this.requireOthers();
     try {
       runBackward([loss]);
     } catch (error) {
@@ -130,6 +136,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     gradients: ReadonlyMap<Tensor, Tensor>,
     options: { signal?: AbortSignal; tags?: Tags } = {},
   ): Promise<Map<Parameter, Tensor>> {
+    this.requireOthers();
     const combined = await this.combine((p) => gradients.get(p) ?? null, options);
     return new Map(combined.map(([parameter, gradient]) => [parameter, gradient]));
   }
@@ -200,6 +207,12 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const tags = this.tagsOf(this.pass, 'passes');
     const passes = await this.exchanges.run((calls) => sumOf(group, own, calls, tags));
     await this.synchronize(passes.indexOf(Math.max(...passes)));
+  }
+
+  /** There is no group of all workers by default, since the module may be on some of them alone. */
+  private requireOthers(): void {
+    if (this.group !== undefined || this.hook !== undefined) return;
+    throw new TypeError(`nothing combines the gradients of these replicas: ${GIVE_GROUP}, or registerCommHook()`);
   }
 
   private async combine(gradientOf: GradientOf, options: PassOptions = {}): Promise<Combined[]> {
