@@ -1,6 +1,6 @@
 /** @file What a message may hold: ordinary results pass; what does not names function, side and option, the same way for arguments and results. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { tensor } from '@backwire/tensor';
+import { rpcName, tensor, zeros } from '@backwire/tensor';
 import { DEFAULT_LIMITS, type Limits } from '../src/base/options.ts';
 import { rpcFunction, rpcInfo, rpcStream, rpcSync, type RpcError } from '../src/index.ts';
 import { startCluster, type Cluster } from './cluster.ts';
@@ -19,6 +19,7 @@ function oddValue(kind: string): unknown {
   return kind === 'bigint' ? { big: 10n ** 20_000n } : { ['k'.repeat(5_000)]: 1 };
 }
 const odd = rpcFunction('message-limits/odd', oddValue);
+const zeroes = rpcFunction('message-limits/zeros', (size: number) => zeros([size]));
 const ignore = rpcFunction('message-limits/ignore', (_: unknown) => undefined);
 class Unregistered {
   readonly x = 1;
@@ -128,6 +129,24 @@ describe('a limit of one worker', () => {
       expect(error.message).toMatch(/the result of 'message-limits\/(rows|text|nested)'/);
       expect(error.message).toContain(`limits.${option} of worker 'w${limited}' is ${limit}`);
       await call(good);
+      if (limited === 0) await cluster.close();
+    }
+  });
+
+  it('maxMessageBytes: tensors either way, by whichever side knows first', async () => {
+    for (const limited of [0, 1]) {
+      cluster = await startCluster(2, (rank) => (rank === limited ? { limits: { maxMessageBytes: 8_000 } } : {}));
+      const bound = `message of 12000 bytes, and limits.maxMessageBytes of worker 'w${limited}' is 8000`;
+      for (const [fn, value, what, executed] of [
+        [ignore, zeros([3_000]), 'the arguments', 'no'],
+        [zeroes, 3_000, 'the result', 'yes'],
+      ] as const) {
+        const error = await failure(() => rpcSync('w1', fn as typeof ignore, [value]));
+        expect(error).toMatchObject({ code: 'resource-exhausted', executed, retryable: false });
+        expect(error.message).toContain(what);
+        expect(error.message.replace('storage', 'message')).toContain(bound);
+        expect(error.message).toContain(fn[rpcName]);
+      }
       if (limited === 0) await cluster.close();
     }
   });

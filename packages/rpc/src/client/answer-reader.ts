@@ -12,6 +12,7 @@ import type { IncomingFrame, RawFrame } from '../session/incoming-frame.ts';
 import type { Peer } from '../session/peer.ts';
 import { tensorsOf, type Claim } from '../session/receiver.ts';
 import { decodeFailed } from '../base/unsent.ts';
+import type { RpcError } from '../base/errors.ts';
 import type { Answers } from './answers.ts';
 import type { Caller } from './caller.ts';
 import type { OpenCalls } from './open-calls.ts';
@@ -45,7 +46,7 @@ export class AnswerReader implements Claim {
       } catch (error) {
         for (const fn of done) fn();
         // A call of another peer is not this one's to fail.
-        if (wanted) this.calls.failed(header.id, decodeFailed(error, this.peer, { executed: 'yes' }));
+        if (wanted) this.calls.failed(header.id, this.unread(header.id, error));
         return;
       }
     }
@@ -80,6 +81,12 @@ export class AnswerReader implements Claim {
   assembled(arrived: IncomingFrame, incoming: IncomingTensors): void {
     const tensors = tensorsOf(incoming, arrived);
     if (Array.isArray(tensors)) this.answers.answered(arrived, this.peer, tensors);
-    else this.calls.failed(arrived.id, decodeFailed(tensors.error, this.peer, { executed: 'yes' }));
+    else this.calls.failed(arrived.id, this.unread(arrived.id, tensors.error));
+  }
+
+  private unread(id: number, error: unknown): RpcError {
+    const { self } = this.environment;
+    const name = this.calls.get(id)?.label.name;
+    return decodeFailed(error, this.peer, { executed: 'yes', self, what: 'result', name });
   }
 }

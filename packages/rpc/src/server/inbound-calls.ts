@@ -94,7 +94,7 @@ export class InboundCalls implements CallOrigin {
       try {
         tensors = frameTensors(header, bytes, end, this.environment.wireLimits);
       } catch (error) {
-        refused = decodeFailed(error, this.peer);
+        refused = this.unread(error);
       }
     }
     // Of a call that is refused, memory is not even taken; what it announced still counts, and is told not to come.
@@ -211,7 +211,11 @@ export class InboundCalls implements CallOrigin {
   private complete(call: InboundCall, arrived: IncomingFrame, incoming: IncomingTensors): void {
     const tensors = tensorsOf(incoming, arrived);
     if (Array.isArray(tensors)) this.server.arrived(call, arrived, tensors);
-    else this.server.refuse(call, decodeFailed(tensors.error, this.peer));
+    else this.server.refuse(call, this.unread(tensors.error));
+  }
+
+  private unread(error: unknown): RpcError {
+    return decodeFailed(error, this.peer, { self: this.environment.self, what: 'arguments' });
   }
 
   private refusal(): RpcError | undefined {
