@@ -4,7 +4,8 @@ import * as bw from '../src/index.ts';
 import { memory, ones, Tensor, TensorError, tensor } from '../src/index.ts';
 import { collectGarbage } from '../src/device-memory.ts';
 import { Generator } from '../src/random.ts';
-import { CLASSES, FUNCTIONS, UNTRIED } from './bad-arguments/calls.ts';
+import { FUNCTIONS, UNTRIED } from './bad-arguments/calls.ts';
+import { CLASSES } from './bad-arguments/classes.ts';
 
 /** What programs without types give by mistake. */
 const BAD: readonly (readonly [shown: string, make: () => unknown])[] = [

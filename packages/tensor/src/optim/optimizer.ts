@@ -29,7 +29,6 @@ import {
 import { checkIterable, kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { checkComplete, checkEachOnce, checkGiven, checkKinds, checkNumbers, defined, nameOf } from './options.ts';
-
 export type { Values };
 
 /** What an optimiser remembers of one parameter. */
