@@ -178,9 +178,14 @@ async function parameterHere(param: unknown): Promise<Tensor> {
 
 /** @throws RpcError 'invalid-argument' for a tensor that two references lead to: each of them would step it. */
 function checkEachOnce(params: readonly Tensor[]): void {
-  const second = params.findIndex((param, i) => params.indexOf(param) !== i);
+  const places = new Map<Tensor, number>();
+  const second = params.findIndex((param, i) => {
+    if (places.has(param)) return true;
+    places.set(param, i);
+    return false;
+  });
   if (second === -1) return;
-  const first = params.indexOf(params[second] as Tensor);
+  const first = places.get(params[second] as Tensor);
   throw systemError(
     new RpcError(
       'invalid-argument',

@@ -64,14 +64,45 @@ function checkedBy(text: string, run: Run, self: 0 | 1): Run {
       check(args);
       return run(...args);
     };
-  return (a, b, c, ...more) => {
-    // Most calls have tensors, numbers and nothing else: of these no more than their kinds is looked at.
-    const quick =
-      bits !== undefined && (bitOf(a) & bits[0]) !== 0 && (bitOf(b) & bits[1]) !== 0 && (bitOf(c) & bits[2]) !== 0;
-    if (quick) return run(a, b, c);
-    check([a, b, c, ...more]);
-    return run(a, b, c, ...more);
-  };
+  // Most calls have tensors, numbers and nothing else: of these no more than their kinds is looked at, and no list is made.
+  switch (self + countOf(text)) {
+    case 1:
+      return (a) => {
+        if (bits === undefined || (bitOf(a) & bits[0]) === 0) check([a]);
+        return run(a);
+      };
+    case 2:
+      return (a, b) => {
+        if (bits === undefined || (bitOf(a) & bits[0]) === 0 || (bitOf(b) & bits[1]) === 0) check([a, b]);
+        return run(a, b);
+      };
+    case 3:
+      return (a, b, c) => {
+        const quick =
+          bits !== undefined && (bitOf(a) & bits[0]) !== 0 && (bitOf(b) & bits[1]) !== 0 && (bitOf(c) & bits[2]) !== 0;
+        if (!quick) check([a, b, c]);
+        return run(a, b, c);
+      };
+    default:
+      return (...args) => {
+        check(args);
+        return run(...args);
+      };
+  }
+}
+
+/** How many parameters stand in the parentheses. */
+function countOf(text: string): number {
+  let depth = 0;
+  let commas = 0;
+  let some = false;
+  for (const character of text.slice(text.indexOf('(') + 1, -1)) {
+    if ('([{'.includes(character)) depth++;
+    else if (')]}'.includes(character)) depth--;
+    else if (character === ',' && depth === 0) commas++;
+    some = true;
+  }
+  return some ? commas + 1 : 0;
 }
 
 /** What each of up to three arguments may be; nothing where there are more. */
