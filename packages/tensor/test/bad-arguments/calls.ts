@@ -199,7 +199,8 @@ const PROGRAMS: Table = {
   openHostDevice: () => ['host:61'],
   deviceMemory: () => ['host:61'],
   setMemoryBudget: () => [2 ** 30],
-  setNumThreads: () => [1],
+  // Another number is refused once TensorFlow has begun.
+  setNumThreads: () => [bw.getNumThreads()],
 };
 
 export const FUNCTIONS: Table = {
