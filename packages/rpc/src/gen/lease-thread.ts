@@ -1273,6 +1273,8 @@ const MAX_SENDS = 12;
 const DEAF_MS = 3e3;
 const FIRST_BACKOFF_MS$1 = 20;
 const MAX_BACKOFF_MS$1 = 1e3;
+const BRIEF_MS = 1e3;
+const MAX_BRIEF_BACKOFF_MS = 200;
 const MAX_OUTSTANDING = 1e5;
 const MAX_REPLY_BYTES = 2 * MAX_LIST_BYTES;
 var EmbeddedLink = class {
@@ -1286,6 +1288,8 @@ var EmbeddedLink = class {
 	connectedBefore = false;
 	lastError;
 	backoff = 0;
+	upAt = 0;
+	wasHeard = false;
 	heardAt = 0;
 	silenceMs;
 	silence;
@@ -1375,6 +1379,8 @@ var EmbeddedLink = class {
 	}
 	start(connection) {
 		this.connection = connection;
+		this.upAt = performance.now();
+		this.wasHeard = false;
 		connection.attach(new ByteReader(this.program(), (error) => this.onDown(connection, error)));
 		const first = !this.connectedBefore;
 		this.connectedBefore = true;
@@ -1442,7 +1448,7 @@ var EmbeddedLink = class {
 			else if (op === Op.LEASE_LOST) this.events.leaseLost(id);
 			else if (op === Op.REPLY) this.onReply(id, body);
 			else throw new RpcError("protocol-error", \`an unknown frame \${op} from the store\`);
-			this.backoff = 0;
+			this.wasHeard = true;
 		}
 	}
 	onReply(id, body) {
@@ -1456,6 +1462,7 @@ var EmbeddedLink = class {
 	onDown(connection, error) {
 		if (this.connection !== connection) return;
 		this.connection = void 0;
+		if (this.wasHeard) this.backoff = performance.now() - this.upAt < BRIEF_MS ? Math.min(this.backoff, MAX_BRIEF_BACKOFF_MS) : 0;
 		const text = \`the connection to the store at \${this.options.endpoint} broke\${whyOf(error)}\`;
 		this.lastError = new RpcError("unavailable", text, {
 			executed: "maybe",
