@@ -2046,7 +2046,7 @@ async function dial(proof, endpoint, options = {}) {
 }
 const HANGS_UP = process.versions["bun"] !== void 0;
 function isTrusted(socket) {
-	return HANGS_UP || socket.authorized && socket.getPeerX509Certificate() !== void 0;
+	return HANGS_UP || socket.authorized && !socket.isSessionReused() && socket.getPeerX509Certificate() !== void 0;
 }
 function refuse(socket, about) {
 	if (socket.getPeerX509Certificate() === void 0) {

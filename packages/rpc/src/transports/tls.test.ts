@@ -163,6 +163,22 @@ describe.skipIf(!hasOpenssl)('certificates of both sides (made with openssl)', (
     expect(accepted).toHaveLength(0);
     await dial(proof('trainer'), listener.endpoint);
     await expect.poll(() => accepted.length).toBe(1);
+    // A worker is let in by its certificate, and not by having been let in before.
+    const trainer = { key: readFileSync(made.path('trainer.key')), cert: readFileSync(made.path('trainer.pem')) };
+    const kept = new Promise<Buffer>((resolve) => {
+      const socket = connectTls({
+        port,
+        ca: readFileSync(made.path('ca.pem')),
+        checkServerIdentity: () => undefined,
+        ...trainer,
+      });
+      socket.on('error', () => undefined).once('session', resolve);
+      cleanups.push(() => socket.destroy());
+    });
+    const session = await kept;
+    await expect.poll(() => accepted.length).toBe(2);
+    await knock({ session, ...trainer });
+    expect(accepted).toHaveLength(2);
   });
 
   test('a server with a certificate instead of the key is not taken for a member', async () => {

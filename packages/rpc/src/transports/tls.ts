@@ -159,9 +159,12 @@ async function dial(proof: TlsProof, endpoint: string, options: DialOptions = {}
  */
 const HANGS_UP = process.versions['bun'] !== undefined;
 
-/** Whether a dialer has shown a certificate that holds. One that came without may resume its TLS session later, which proves nothing. */
+/**
+ * Whether a dialer has shown a certificate that holds, now: one that came without may resume its TLS session later, which proves nothing,
+ * and workers begin a new one each time.
+ */
 function isTrusted(socket: TLSSocket): boolean {
-  return HANGS_UP || (socket.authorized && socket.getPeerX509Certificate() !== undefined);
+  return HANGS_UP || (socket.authorized && !socket.isSessionReused() && socket.getPeerX509Certificate() !== undefined);
 }
 
 /**
