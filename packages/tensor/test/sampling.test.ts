@@ -109,6 +109,9 @@ describe('what fills tensors', () => {
     expectMoments(zeros([COUNT]).normal_(1, 2), 1, 4);
     expectMoments(zeros([COUNT]).uniform_(-1, 3), 1, 16 / 12);
     expectMoments(zeros([COUNT]).bernoulli_(0.2), 0.2, 0.16);
+    expect(() => zeros([2]).bernoulli_(tensor([0, 1], { dtype: 'int64' }))).toThrow(
+      'bernoulli_() does not take int64: probabilities are floats',
+    );
     expectMoments(bernoulli(zeros([COUNT]).add(0.7)), 0.7, 0.21);
     const like = randLike(zeros([COUNT], { dtype: 'float64' }));
     expect(like.dtype).toBe('float64');

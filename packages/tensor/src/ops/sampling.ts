@@ -9,7 +9,7 @@ import { checkOptionNames } from '../option-names.ts';
 import { bernoulliLike, chances, finer, rand, randn, uniforms } from '../random.ts';
 import { sweep } from '../scope.ts';
 import { checkCount } from '../shape.ts';
-import type { Tensor } from '../tensor.ts';
+import { Tensor } from '../tensor.ts';
 import { check, each, FLOAT, FLOATING, REAL } from './takes.ts';
 
 const DTYPE: ReadonlySet<string> = new Set(['dtype', 'requiresGrad']);
@@ -70,6 +70,7 @@ export const bernoulli_ = named('aten::bernoulli_', <T extends Tensor>(t: T, p: 
   check('bernoulli_', each(REAL), [t]);
   if (typeof p === 'number' && !(p >= 0 && p <= 1))
     throw new RangeError(`bernoulli_ expects p to be in [0, 1], but got p=${p}`);
+  if (p instanceof Tensor) check('bernoulli_', each(FLOAT, 'probabilities are floats'), [p]);
   sweep(() => t.copy_(typeof p === 'number' ? bernoulliLike(t, p) : bernoulli(p.detach().expand(t.shape))));
   return t;
 });
