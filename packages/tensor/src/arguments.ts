@@ -64,24 +64,25 @@ function checkedBy(text: string, run: Run, self: 0 | 1): Run {
       check(args);
       return run(...args);
     };
-  // Most calls have tensors, numbers and nothing else: of these no more than their kinds is looked at, and no list is made.
+  // Most calls have tensors, numbers and nothing else: of these no more than their kinds is looked at, and no list is made. Two functions
+  // may share a name, and be told apart by what follows (softplus): it goes on as it came.
   switch (self + countOf(text)) {
     case 1:
-      return (a) => {
+      return (a, b, c, d, e) => {
         if (bits === undefined || (bitOf(a) & bits[0]) === 0) check([a]);
-        return run(a);
+        return run(a, b, c, d, e);
       };
     case 2:
-      return (a, b) => {
+      return (a, b, c, d, e) => {
         if (bits === undefined || (bitOf(a) & bits[0]) === 0 || (bitOf(b) & bits[1]) === 0) check([a, b]);
-        return run(a, b);
+        return run(a, b, c, d, e);
       };
     case 3:
-      return (a, b, c) => {
+      return (a, b, c, d, e) => {
         const quick =
           bits !== undefined && (bitOf(a) & bits[0]) !== 0 && (bitOf(b) & bits[1]) !== 0 && (bitOf(c) & bits[2]) !== 0;
         if (!quick) check([a, b, c]);
-        return run(a, b, c);
+        return run(a, b, c, d, e);
       };
     default:
       return (...args) => {
