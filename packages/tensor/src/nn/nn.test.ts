@@ -5,6 +5,7 @@ import {
   manualSeed,
   memory,
   nn,
+  noGrad,
   ones,
   optim,
   rand,
@@ -349,6 +350,38 @@ describe('DistributedDataParallel', () => {
     expect(model.module.weight.grad).toBeNull();
     model.registerCommHook(null, (_s, bucket) => bucket.buffer());
     await model.backward(loss(model, [0, 4]));
+  });
+
+  it('refuses a step by gradients that one worker alone has', async () => {
+    const members = group(2).map((g) => new nn.DistributedDataParallel(new nn.Linear(3, 2), { group: g }));
+    const steps = members.map((m) => new optim.SGD(m.parameters(), { lr: 0.1 }));
+    const weights = (): unknown[] => members.map((m) => m.module.weight.toArray());
+    await Promise.all(members.map((m) => m.synchronize()));
+    const before = weights();
+    for (const [i, m] of members.entries()) {
+      loss(m, [i, 1]).backward();
+      expect(() => (steps[i] as optim.SGD).step()).toThrow(/this worker alone has .*await model.backward\(loss\)/);
+    }
+    expect(weights()).toEqual(before);
+    // Of several batches, the last of which sends them; with others of the next pass before the step.
+    await Promise.all(members.map((m, i) => m.backward(loss(m, [i, 2]))));
+    noGrad(() => members.map((m) => loss(m, [0, 1])));
+    for (const m of members) loss(m, [1, 1]);
+    for (const optimizer of steps) optimizer.step();
+    const [one, other] = weights();
+    expect(one).toEqual(other);
+    expect(one).not.toEqual(before[0]);
+    // What is stepped apart on purpose, gradients that are given, and replicas with nobody beside them.
+    const [first] = members as [(typeof members)[0]];
+    const [optimizer] = steps as [optim.SGD];
+    optimizer.step(first.parameters().map((p) => p.grad));
+    const alone = new nn.DistributedDataParallel(new nn.Linear(3, 2));
+    loss(alone, [0, 4]).backward();
+    new optim.SGD(alone.parameters(), { lr: 0.1 }).step();
+    await Promise.all(members.map((m, i) => m.backward(loss(m, [i, 2]))));
+    optimizer.zeroGrad();
+    loss(first.module, [0, 1]).backward();
+    optimizer.step();
   });
 
   it('rejects what does not fit, and keeps the local gradients', async () => {

@@ -1,5 +1,5 @@
 /** @file DistributedDataParallel: the same module on every worker, its gradients combined bucket by bucket. */
-import { noGrad } from '../autograd/record.ts';
+import { isGradEnabled, noGrad } from '../autograd/record.ts';
 import { replaceGrad } from '../autograd/backward/accumulate.ts';
 import { runBackward } from '../autograd/backward/engine.ts';
 import { checkOptionNames } from '../option-names.ts';
@@ -13,6 +13,7 @@ import { agreeOnJoined, markOfJoined } from './joining.ts';
 import { Module, type Callable } from './module.ts';
 import type { ProcessGroup } from './process-group.ts';
 import { partReduceOf, replicas, type PartReduce, type Tags } from './replicas.ts';
+import { CombinedGradients } from '../optim/uncombined.ts';
 
 const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
 
@@ -26,7 +27,8 @@ const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
 /**
  * Replicates gradients over a group. `forward` is the module's; `backward` resolves when every bucket's hook has, and then `.grad` of
  * each parameter holds the combined gradient. Without a hook, buckets are averaged over the group. A plain `loss.backward()` combines
- * nothing: gradients of several batches may be added up before the one that `backward` sends.
+ * nothing: gradients of several batches may be added up before the one that `backward` sends, and an optimizer's `step()` by what one
+ * worker alone has is refused.
  * @example
  * ```ts
  * await initRpc({ name: 'worker0', rank: 0, worldSize: 1, store: 'memory://example-replicas' });
@@ -47,6 +49,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   /** Which parameters travel together, as the group has agreed on for these. */
   private layout: { readonly of: readonly Parameter[]; readonly plans: readonly BucketPlan[] } | undefined;
   private readonly exchanges: Exchanges;
+  private readonly gradients: CombinedGradients;
   private pass = 0;
   /** Inside `join`: passes this worker has made since it began. */
   private joined: { passes: number } | undefined;
@@ -60,8 +63,10 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     this.group = options.group;
     this.bucketBytes = bucketBytes;
     this.exchanges = new Exchanges(options.group);
+    this.gradients = new CombinedGradients(module.parameters(), () => !this.alone || this.hook !== undefined);
     this.forward = ((...args: never[]) => {
       replicas.onForward?.(this, this.exchanges.turn);
+      if (isGradEnabled()) this.gradients.ran();
       return (module.forward as (...a: never[]) => unknown)(...args);
     }) as M['forward'];
   }
@@ -123,6 +128,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     for (const [parameter, gradient, ours] of combined)
       if (ours && parameter.meta !== undefined) replaceGrad(parameter.meta, gradient);
       else parameter.grad = gradient;
+    this.gradients.passed(combined.map(([parameter]) => parameter));
   }
 
   /**
@@ -138,6 +144,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
   ): Promise<Map<Parameter, Tensor>> {
     this.requireOthers();
     const combined = await this.combine((p) => gradients.get(p) ?? null, options);
+    this.gradients.passed();
     return new Map(combined.map(([parameter, gradient]) => [parameter, gradient]));
   }
 

@@ -6,6 +6,7 @@ import { argument, freeArguments } from '../ops/kernels.ts';
 import { backendWorth } from '../backends/current.ts';
 import { clearGrad } from '../autograd/backward/accumulate.ts';
 import { noGrad } from '../autograd/record.ts';
+import { gradientsIn } from './uncombined.ts';
 import { decode, isDifferentiable, type NumberArray } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
 import { readArray } from '../host.ts';
@@ -213,7 +214,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     }
     for (const [g, { lr }] of this.groups.entries())
       if (typeof lr !== 'number' || Number.isNaN(lr)) checkNumbers({ [`lr of group ${g}`]: lr }, nameOf(this));
-    const given = this.params.map((param, i) => (grads === undefined ? param.meta?.grad : grads[i]) ?? null);
+    const given = grads === undefined ? gradientsIn(this.params) : this.params.map((_, i) => grads[i] ?? null);
     // All of them before anything changes.
     this.eachIn(given, (i, grad) => this.checkGradient(i, grad));
     noGrad(() => this.eachIn(given, (i, grad) => this.stepOne(i, grad)));
