@@ -301,6 +301,8 @@ class Reader {
       else {
         const name = this.name();
         this.take(':');
+        // Nothing is taken: what comes all the same is of no matter, as in any call.
+        if (this.take('[]') && this.take(')')) return { parameters, rest: undefined };
         const rest = { name, kind: this.element() };
         this.take(')');
         return { parameters, rest };
@@ -344,13 +346,20 @@ class Reader {
     return kind;
   }
 
+  private known(): Kind {
+    const name = this.name();
+    const kind = KINDS[name];
+    if (kind === undefined) throw new Error(`'${name}' is no kind: ${this.text}`);
+    return kind;
+  }
+
   private element(): Kind {
     if (this.take('(')) {
       const kind = this.kind();
       this.take(')');
       return kind;
     }
-    if (!this.take('{')) return KINDS[this.name()] as Kind;
+    if (!this.take('{')) return this.known();
     const fields: Parameter[] = [];
     while (!this.take('}')) {
       this.take(',');

@@ -357,3 +357,16 @@ describe('complex numbers', () => {
     expect([...one.div(complex(tensor([0]), tensor([0]))).dataSync()]).toEqual([Infinity, NaN]);
   });
 });
+
+describe('what is no mistake', () => {
+  it('are arguments of layers that take none, as keywords of PyTorch are', () => {
+    const made = nn.ReLU as unknown as new (...args: unknown[]) => nn.ReLU;
+    for (const args of [[undefined], [true], [{ inplace: true }]])
+      expect(new made(...args).forward(tensor([-1, 2])).toArray()).toEqual([0, 2]);
+  });
+
+  it('is what follows the parameters that a name tells of', () => {
+    expect(new nn.Softplus(0.5, 20).forward(tensor([-1])).item()).toBeCloseTo(0.948154, 5);
+    expect(new nn.Softplus().forward(tensor([-1])).item()).toBeCloseTo(0.313262, 5);
+  });
+});

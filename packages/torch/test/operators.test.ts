@@ -66,6 +66,16 @@ it('gives numbers that are alone as what they are', () => {
   expect(run('mul.int', 2n ** 62n, 2)).toBe(-(2n ** 63n));
 });
 
+it('takes bools and long integers of Python for numbers wherever torch does', () => {
+  const run = (name: string, ...args: unknown[]): unknown => (callOperator(name, args) as Tensor).toArray();
+  const mask = whole([true, false], 'bool');
+  expect(run('aten::masked_fill.Scalar', whole([false, false], 'bool'), mask, true)).toEqual([true, false]);
+  expect(run('aten::fill_.Scalar', tensor([2, 3]), true)).toEqual([1, 1]);
+  expect(run('aten::add.Tensor', tensor([2, 3]), tensor([1, 1]), true)).toEqual([3, 4]);
+  expect(run('aten::leaky_relu', tensor([-2, 3]), false)).toEqual([-0, 3]);
+  expect(run('aten::tril', tensor([[1, 2]]), 0n)).toEqual([[1, 0]]);
+});
+
 const DRAWN = `
 def differing(numbers, kinds):
     found = []

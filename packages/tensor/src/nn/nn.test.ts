@@ -382,6 +382,15 @@ describe('DistributedDataParallel', () => {
     optimizer.zeroGrad();
     loss(first.module, [0, 1]).backward();
     optimizer.step();
+    // What the program has combined by itself, and a worker that goes on alone after a pass that failed.
+    loss(first, [0, 1]).backward();
+    for (const p of first.parameters()) p.grad = (p.grad as Tensor).mul(0.5);
+    optimizer.step();
+    first.fail(new Error('the group is gone'));
+    await expect(first.backward(loss(first, [0, 1]))).rejects.toThrow('the group is gone');
+    optimizer.zeroGrad();
+    loss(first.module, [0, 1]).backward();
+    optimizer.step();
   });
 
   it('rejects what does not fit, and keeps the local gradients', async () => {

@@ -79,6 +79,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    */
   async synchronize(from = 0): Promise<void> {
     const { group, exchanges } = this;
+    if (group === undefined && this.hook !== undefined) return;
     if (group === undefined) throw new TypeError(`synchronize() has nobody to copy from: ${GIVE_GROUP}`);
     if (group.size === 1) return;
     const { module } = this;
@@ -124,7 +125,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
       throw error;
     }
     // Past `.grad`: what the program has not looked at is freed when it is replaced.
-    const combined = await this.combine((p) => p.meta?.grad ?? null);
+    const combined = await this.combine((p) => p.meta?.grad ?? null).finally(() => this.gradients.passed());
     for (const [parameter, gradient, ours] of combined)
       if (ours && parameter.meta !== undefined) replaceGrad(parameter.meta, gradient);
       else parameter.grad = gradient;
@@ -143,8 +144,9 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     options: { signal?: AbortSignal; tags?: Tags } = {},
   ): Promise<Map<Parameter, Tensor>> {
     this.requireOthers();
-    const combined = await this.combine((p) => gradients.get(p) ?? null, options);
-    this.gradients.passed();
+    const combined = await this.combine((p) => gradients.get(p) ?? null, options).finally(() =>
+      this.gradients.passed(),
+    );
     return new Map(combined.map(([parameter, gradient]) => [parameter, gradient]));
   }
 
@@ -153,6 +155,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    * the others are told.
    */
   fail(cause: unknown): void {
+    this.gradients.passed();
     this.exchanges.fail(cause);
   }
 

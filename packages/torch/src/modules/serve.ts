@@ -101,9 +101,11 @@ function isOwn({ name }: Definition): boolean {
   return name.startsWith('nn.');
 }
 
-/** torch's keyword arguments as options of a module here. */
+/** torch's keyword arguments as options of a module here. None is what an option is without being given; of a momentum it is another average. */
 function camelCased(kwargs: ReadonlyMap<string, unknown>): ReadonlyMap<string, unknown> {
   return new Map(
-    [...kwargs].map(([key, value]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), value]),
+    [...kwargs]
+      .filter(([key, value]) => value !== null || key === 'momentum')
+      .map(([key, value]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), value]),
   );
 }

@@ -33,7 +33,7 @@ export function callOperator(schema: string, args: readonly unknown[]): unknown 
     if (fitted(arg, parameter) === undefined && !isNumberOf(arg, parameter))
       throw new TypeError(`argument '${parameter.name}' of ${quoted(key)} is no ${parameter.type}`);
   });
-  const given = args.map(plain);
+  const given = args.map((arg, i) => plain(arg, parameters[i] as Parameter));
   const name = key.slice('aten::'.length);
   if (PROMOTING.has(name)) promote(given, args.slice(1), name.includes('_.'));
   const run = (): unknown => {
@@ -48,8 +48,13 @@ function orUndefined(arg: unknown): unknown {
   return arg === null ? undefined : arg;
 }
 
-function plain(arg: unknown): unknown {
-  return arg instanceof PyFloat ? arg.value : orUndefined(arg);
+/** Numbers of Python, bools among them, are numbers. */
+function plain(arg: unknown, { type }: Parameter): unknown {
+  if (arg instanceof PyFloat) return arg.value;
+  if (type === 'Scalar' && typeof arg === 'boolean') return Number(arg);
+  if ((type === 'Scalar' || type === 'int') && typeof arg === 'bigint' && Number.isSafeInteger(Number(arg)))
+    return Number(arg);
+  return orUndefined(arg);
 }
 
 /** Which compute with floats where a number among the arguments is one. */
