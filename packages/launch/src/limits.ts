@@ -11,7 +11,7 @@ export const MAX_REPORT_LINE_CHARS = 2_000;
 /** How long a worker that ended may still hold its output pipes (a child of its own inherited them) before they are closed. */
 export const OUTPUT_GRACE_MS = 300;
 /** More than a worker that ended can have left in its output pipes, whose buffers the system bounds: what comes after is of others. */
-export const MAX_LEFT_BYTES = 4 * 2 ** 20;
+export const MAX_LEFT_BYTES = 64 * 2 ** 20;
 /** A launcher that was told to end waits for so long for whoever reads its output, and does not, to take any more of it. */
 export const UNREAD_MS = 3_000;
 /** Between the polite signal and SIGKILL. */

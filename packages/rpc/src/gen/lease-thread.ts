@@ -1946,6 +1946,7 @@ function reachable(host) {
 const TLS_CIPHER = "TLS_AES_128_GCM_SHA256";
 const BINDING_LABEL = "EXPORTER-backwire-channel-binding";
 const BINDING_BYTES = 32;
+const REFUSED_MS = 1e3;
 const proofs = new WeakMap();
 function tlsTransport(proof) {
 	refuseWhere(proof.mode, process.versions);
@@ -2059,6 +2060,8 @@ function refuse(socket, about) {
 	});
 	connection.write([rejection()]);
 	connection.close();
+	const timer = setTimeout(() => socket.destroy(), REFUSED_MS);
+	socket.once("close", () => clearTimeout(timer));
 }
 function serverOptions(proof) {
 	if (proof.mode === "mtls") return {

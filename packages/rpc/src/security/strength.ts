@@ -31,6 +31,8 @@ const BITS = {
 const LEAST_REPEAT = 4;
 /** Characters that are looked at: there is enough in fewer. */
 const MAX_LOOKED_AT = 1_024;
+/** Bytes of which it is found out whether they repeat a part. */
+const MAX_COMPARED = 16 * 1_024;
 
 const COMMON =
   /passw(?:or)?d|secret|admin|letmein|welcome|change ?me|default|qwert[yz]?(?:uiop)?|asdf(?:ghjkl)?|zxcv(?:bnm)?|iloveyou|monkey|dragon|master|login|root|user|guest|test|demo|example|token|hello|world|backwire|worker|cluster|private|key/y;
@@ -49,7 +51,7 @@ export function checkStrength(secret: Uint8Array, where: string): void {
 
 /** Bits of what a guesser does not know; bytes that are no text count by how many different ones there are. */
 function estimateBits(secret: Uint8Array): number {
-  const unit = repeated(secret);
+  const unit = repeated(secret.subarray(0, MAX_COMPARED));
   if (unit.some((byte) => byte < 0x20 || byte > 0x7e)) return unit.length * Math.log2(new Set(unit).size);
   const drawn = String.fromCharCode(...unit.subarray(0, MAX_LOOKED_AT));
   const text = drawn.toLowerCase();

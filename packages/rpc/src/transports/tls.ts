@@ -32,6 +32,8 @@ export type TlsProof =
 const TLS_CIPHER = 'TLS_AES_128_GCM_SHA256';
 const BINDING_LABEL = 'EXPORTER-backwire-channel-binding';
 const BINDING_BYTES = 32;
+/** How long a stranger who is refused may take to hang up. */
+const REFUSED_MS = 1_000;
 
 type OnConnection = (connection: Connection) => void;
 
@@ -179,6 +181,9 @@ function refuse(socket: TLSSocket, about: { kind: string; remote: string }): voi
   const connection = wrapSocket(socket, { ...about, protection: UNPROTECTED });
   connection.write([rejection()]);
   connection.close();
+  // It is read until it ends, so that the refusal arrives; but it is not waited for.
+  const timer = setTimeout(() => socket.destroy(), REFUSED_MS);
+  socket.once('close', () => clearTimeout(timer));
 }
 
 function serverOptions(proof: TlsProof): TlsOptions {
