@@ -128,11 +128,10 @@ describe('output that nobody reads', { timeout: 60_000 }, () => {
   it('ends with the worker where a child of it writes on for ever', async () => {
     const { Writable } = process.getBuiltinModule('node:stream');
     const program = join(folder, 'parent.mjs');
-    const child = `const go = () => { while (process.stdout.write('x'.repeat(99) + '\\n')); process.stdout.once('drain', go); }; go();`;
     writeFileSync(
       program,
       `import { spawn } from 'node:child_process';
-       const child = spawn(process.execPath, ['-e', ${JSON.stringify(child)}], { stdio: ['ignore', 'inherit', 'inherit'], detached: true });
+       const child = spawn(process.execPath, [${JSON.stringify(flood())}], { stdio: ['ignore', 'inherit', 'inherit'], detached: true });
        console.log('child ' + child.pid);
        child.unref();`,
     );

@@ -3,11 +3,11 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Writable } from 'node:stream';
 import { freePort, isInstalled, STORE_PROGRAMS, storeFlags } from '@backwire/testing';
 import { openStore } from '@backwire/rpc/internal';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { launch, type LaunchOptions, type LaunchResult } from '../src/index.ts';
+import type { LaunchOptions } from '../src/index.ts';
+import { LaunchedHost } from './host.ts';
 
 /** Says who it is, then waits to be told: the file `end` ends all, `end.<rank>` one, with the code inside. */
 const WORKER = `#!/bin/sh
@@ -21,30 +21,15 @@ while :; do
 done
 `;
 
-class Host {
-  readonly result: Promise<LaunchResult>;
-  readonly abort = new AbortController();
-  private text = '';
-
+class Host extends LaunchedHost {
   constructor(options: Partial<LaunchOptions>) {
-    const take = new Writable({
-      write: (chunk: Buffer, _encoding, done) => {
-        this.text += chunk.toString();
-        done();
-      },
-    });
-    this.result = launch({
+    super({
       program: join(folder, 'worker.sh'),
       args: [folder],
-      native: true,
       masterPort: port,
       runId: 'elastic',
       lastCallMs: 300,
       joinTimeoutMs: 30_000,
-      signals: [],
-      stdout: take,
-      stderr: take,
-      signal: this.abort.signal,
       ...options,
     });
     hosts.push(this);

@@ -3,10 +3,10 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { Writable } from 'node:stream';
 import { freePort } from '@backwire/testing';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { launch, type LaunchOptions, type LaunchResult } from '../src/index.ts';
+import type { LaunchOptions } from '../src/index.ts';
+import { LaunchedHost } from './host.ts';
 
 const root = resolve(import.meta.dirname, '..');
 
@@ -32,27 +32,12 @@ function program(lines: string): string {
   return path;
 }
 
-class Host {
-  readonly abort = new AbortController();
-  readonly result: Promise<LaunchResult>;
-  text = '';
-
+class Host extends LaunchedHost {
   constructor(options: Partial<LaunchOptions>) {
-    const take = new Writable({
-      write: (chunk: Buffer, _encoding, done) => {
-        this.text += chunk.toString();
-        done();
-      },
-    });
-    this.result = launch({
+    super({
       program: program('echo "at work $RANK"; while [ ! -f "$1/end.$RANK" ]; do sleep 0.05; done'),
       args: [folder],
-      native: true,
       masterPort: port,
-      signals: [],
-      stdout: take,
-      stderr: take,
-      signal: this.abort.signal,
       ...options,
     });
     hosts.push(this);

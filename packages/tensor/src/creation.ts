@@ -167,9 +167,14 @@ export function checkGrad(dtype: DType, requiresGrad: boolean | undefined): void
  * ```
  */
 export function zeros<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
+  return zeroed(shape, options, 'zeros');
+}
+
+/** As `zeros`; the kinds of what is given are looked at in the name of `who`, and not again where they were. */
+function zeroed<D extends DType>(shape: Shape, options: CreateOptions<D>, who?: string): Tensor<D> {
   checkShape(shape);
   checkOptionNames(options, CREATE_OPTIONS, 'zeros()');
-  checkArguments('zeros', [shape, options]);
+  if (who !== undefined) checkArguments(who, [shape, options]);
   const dtype = (options.dtype ?? 'float32') as D;
   checkDType(dtype);
   checkGrad(dtype, options.requiresGrad);
@@ -181,13 +186,17 @@ export function zeros<D extends DType = 'float32'>(shape: Shape, options: Create
 /** As `zeros`: a tensor to be written to, whose elements no program may count on. */
 export function empty<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkArguments('empty', [shape, options]);
-  return observedCreation('aten::empty', () => zeros(shape, options));
+  return observedCreation('aten::empty', () => zeroed(shape, options));
 }
 
 /** A tensor of `shape` whose every element is one. */
 export function ones<D extends DType = 'float32'>(shape: Shape, options: CreateOptions<D> = {}): Tensor<D> {
   checkArguments('ones', [shape, options]);
-  return observedCreation('aten::ones', () => full(shape, 1, options));
+  return allOnes(shape, options);
+}
+
+function allOnes<D extends DType>(shape: Shape, options: CreateOptions<D>): Tensor<D> {
+  return observedCreation('aten::ones', () => filled(shape, 1, options));
 }
 
 /** Every element `value`. Throws RangeError where the dtype has no place for it. */
@@ -197,9 +206,13 @@ export function full<D extends DType = 'float32'>(
   options: CreateOptions<D> = {},
 ): Tensor<D> {
   checkArguments('full', [shape, value, options]);
+  return filled(shape, value, options);
+}
+
+function filled<D extends DType>(shape: Shape, value: number, options: CreateOptions<D>): Tensor<D> {
   checkFill(value, options.dtype ?? 'float32');
   return observedCreation('aten::full', () => {
-    const t = zeros(shape, options);
+    const t = zeroed(shape, options);
     if (t.size > 0 && !Object.is(value, 0)) fillWith(t, value);
     return t;
   });
@@ -220,7 +233,7 @@ export function zerosLike<D extends DType, E extends DType = D>(
   options: CreateOptions<E> = {},
 ): Tensor<E> {
   checkArguments('zerosLike', [t, options]);
-  return observedCreation('aten::zeros_like', () => zeros(t.shape, like(t, options)));
+  return observedCreation('aten::zeros_like', () => zeroed(t.shape, like(t, options)));
 }
 
 /** Ones of the shape of `t`, and of its dtype unless told. */
@@ -229,7 +242,7 @@ export function onesLike<D extends DType, E extends DType = D>(
   options: CreateOptions<E> = {},
 ): Tensor<E> {
   checkArguments('onesLike', [t, options]);
-  return observedCreation('aten::ones_like', () => ones(t.shape, like(t, options)));
+  return observedCreation('aten::ones_like', () => allOnes(t.shape, like(t, options)));
 }
 
 /** Every element `value`, in the shape of `t`, and in its dtype unless told. */
@@ -239,7 +252,7 @@ export function fullLike<D extends DType, E extends DType = D>(
   options: CreateOptions<E> = {},
 ): Tensor<E> {
   checkArguments('fullLike', [t, value, options]);
-  return observedCreation('aten::full_like', () => full(t.shape, value, like(t, options)));
+  return observedCreation('aten::full_like', () => filled(t.shape, value, like(t, options)));
 }
 
 function like<E extends DType>(t: Tensor, options: CreateOptions<E>): CreateOptions<E> {

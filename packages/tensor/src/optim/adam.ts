@@ -1,12 +1,12 @@
 /** @file Adam and its relatives: AdamW with decoupled decay, Adamax with the infinity norm, RAdam with a warm-up, SparseAdam by rows. */
 import type { DeviceUpdate } from '../backends/backend.ts';
+import type { Params } from './groups.ts';
 import {
   checkRange,
   Optimizer,
   rpcName,
   type CommonOptions,
   type ParameterState,
-  type Params,
   type SparseGradients,
   type Values,
 } from './optimizer.ts';

@@ -1,11 +1,11 @@
 /** @file Optimisers with a rate per element: Adagrad, Adadelta, RMSprop and Rprop. */
+import type { Params } from './groups.ts';
 import {
   checkRange,
   Optimizer,
   rpcName,
   type CommonOptions,
   type ParameterState,
-  type Params,
   type SparseGradients,
   type Values,
 } from './optimizer.ts';

@@ -19,7 +19,8 @@ export {
   type RMSpropOptions,
   type RpropOptions,
 } from './adaptive.ts';
-export { Optimizer, type CommonOptions, type GivenGroup, type ParamGroup, type Params } from './optimizer.ts';
+export type { GivenGroup, ParamGroup, Params } from './groups.ts';
+export { Optimizer, type CommonOptions } from './optimizer.ts';
 export { type OptimizerState } from './state.ts';
 export { SGD, type SGDOptions } from './sgd.ts';
 export * as lrScheduler from './schedulers.ts';

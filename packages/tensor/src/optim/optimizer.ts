@@ -6,6 +6,7 @@ import { argument, freeArguments } from '../ops/kernels.ts';
 import { backendWorth } from '../backends/current.ts';
 import { clearGrad } from '../autograd/backward/accumulate.ts';
 import { noGrad } from '../autograd/record.ts';
+import { asGroup, isGroup, type GivenGroup, type ParamGroup, type Params } from './groups.ts';
 import { gradientsIn } from './uncombined.ts';
 import { decode, isDifferentiable, type NumberArray } from '../dtype.ts';
 import { DTypeError } from '../errors.ts';
@@ -15,7 +16,7 @@ import { partsOf } from '../ops/sparse/parts.ts';
 import { check, checkTensors, each, FLOATING } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
-import { Tensor } from '../tensor.ts';
+import { type Tensor } from '../tensor.ts';
 import { followDType, loadState, saveState, type OptimizerState, type Remembered } from './state.ts';
 import {
   lanesOf,
@@ -27,7 +28,7 @@ import {
   zeroValues,
   type Values,
 } from './values.ts';
-import { checkIterable, kindOf } from '../given.ts';
+import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { checkComplete, checkEachOnce, checkGiven, checkKinds, checkNumbers, defined, nameOf } from './options.ts';
 export type { Values };
@@ -48,27 +49,8 @@ export interface CommonOptions {
   readonly maximize?: boolean;
 }
 
-/** Parameters and the options of their updates. Options may be changed between steps: `paramGroups[0].lr = 0.01`. */
-export interface ParamGroup {
-  readonly params: readonly Tensor[];
-  /** Learning rate. */
-  lr: number;
-  maximize: boolean;
-  /** The optimiser's other options, by the names its constructor takes, and what a scheduler notes. */
-  [option: string]: unknown;
-}
-
-/** Parameters with options of their own: those left out are the optimiser's. */
-export interface GivenGroup {
-  readonly params: Iterable<Tensor>;
-  readonly [option: string]: unknown;
-}
-
 /** What a sparse gradient does. */
 export type SparseGradients = 'rows' | 'dense' | 'refused' | 'refused with decay' | 'nothing else';
-
-/** What an optimiser is made of: parameters, or groups of them. */
-export type Params = Iterable<Tensor> | Iterable<GivenGroup>;
 
 /** What schedulers note in a group, beside its options. */
 const NOTES: ReadonlySet<string> = new Set(['initialLr', 'maxLr', 'minLr', 'maxMomentum', 'baseMomentum']);
@@ -97,7 +79,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
       );
     const given = [...params];
     if (given.length === 0) throw new RangeError('optimizer got an empty parameter list');
-    this.given = given.some(isGroup) ? given.map((one, i) => this.asGroup(one, i)) : [{ params: given as Tensor[] }];
+    this.given = given.some(isGroup) ? given.map((one, i) => asGroup(one, i)) : [{ params: given as Tensor[] }];
     // Options are added by `configure`; an optimiser of a class without any has its parameters from the start.
     for (const group of this.given) this.admit(group, {});
     this.group = this.groups[0] as ParamGroup;
@@ -120,7 +102,7 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
 
   /** Adds parameters, such as those of layers that are trained from now on; options left out are the optimiser's. */
   addParamGroup(group: GivenGroup): void {
-    const given = this.asGroup(group, this.groups.length);
+    const given = asGroup(group, this.groups.length);
     const added = this.admit(given, this.defaults);
     try {
       this.put(added, given);
@@ -166,15 +148,6 @@ export abstract class Optimizer<O extends CommonOptions = CommonOptions> {
     checkKinds(options, this.defaults, what);
     Object.assign(group, defined(options));
     this.validateGroup(group);
-  }
-
-  private asGroup(given: unknown, i: number): GivenGroup {
-    if (!isGroup(given))
-      throw new TypeError(`param group must be an object with params; group ${i} is ${kindOf(given)}`);
-    if (!((given.params as unknown) instanceof Tensor)) checkIterable(given.params, `params of group ${i}`);
-    const list = (given.params as unknown) instanceof Tensor ? [given.params as unknown as Tensor] : [...given.params];
-    if (list.length === 0) throw new RangeError(`optimizer got an empty list of parameters in group ${i}`);
-    return { ...given, params: list };
   }
 
   /** Makes a group of checked parameters. */
@@ -489,13 +462,4 @@ export { rpcName };
 /** Refuses a hyperparameter outside its range, in PyTorch's words. */
 export function checkRange(name: string, value: number, ok: boolean): void {
   if (!ok || Number.isNaN(value)) throw new RangeError(`Invalid ${name}: ${value}`);
-}
-
-function isGroup(given: unknown): given is GivenGroup {
-  return (
-    typeof given === 'object' &&
-    given !== null &&
-    !(given instanceof Tensor) &&
-    (given as { params?: unknown }).params !== undefined
-  );
 }

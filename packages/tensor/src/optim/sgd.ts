@@ -1,13 +1,13 @@
 /** @file Stochastic gradient descent with momentum, Nesterov's variant and weight decay, as in PyTorch. */
 import type { DeviceUpdate } from '../backends/backend.ts';
 import type { NumberArray } from '../dtype.ts';
+import type { Params } from './groups.ts';
 import {
   checkRange,
   Optimizer,
   rpcName,
   type CommonOptions,
   type ParameterState,
-  type Params,
   type SparseGradients,
   type Values,
 } from './optimizer.ts';
