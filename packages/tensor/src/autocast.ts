@@ -1,5 +1,5 @@
 /** @file autocast: which operations compute in lower precision, which in single, while a function runs. */
-import { checkFunction, checkOptions, kindOf } from './given.ts';
+import { checkFunction, checkGivenOptions, kindOf } from './given.ts';
 import { ambient, runWith } from './ambient.ts';
 import { DTypeError } from './errors.ts';
 import { checkOptionNames } from './option-names.ts';
@@ -99,7 +99,7 @@ const OPTIONS: ReadonlySet<string> = new Set(['dtype', 'enabled']);
  */
 export function autocast<T>(fn: () => T, options: AutocastOptions = {}): T {
   checkFunction('autocast', fn);
-  checkOptions('autocast()', options);
+  checkGivenOptions('autocast()', options);
   checkOptionNames(options, OPTIONS, 'autocast()');
   const { dtype = 'bfloat16', enabled = true } = options;
   if (dtype !== 'bfloat16' && dtype !== 'float16')

@@ -1,5 +1,5 @@
 /** @file Making tensors: from values, bytes, ranges and parts. */
-import { checkOptions, kindOf } from './given.ts';
+import { checkGivenOptions, kindOf } from './given.ts';
 import { checkArguments } from './arguments.ts';
 import { checkElement, checkFill, checkInt64, isBounded } from './range.ts';
 import {
@@ -59,7 +59,7 @@ export function tensor<D extends DType = 'float32'>(
 ): Tensor<D> {
   const { array, from, preferred, shape: found } = ArrayBuffer.isView(values) ? fromView(values) : fromNested(values);
   checkOptionNames(options, TENSOR_OPTIONS, 'tensor()');
-  checkOptions('tensor()', options);
+  checkGivenOptions('tensor()', options);
   const dtype = (options.dtype ?? preferred) as D;
   checkDType(dtype);
   const shape = options.shape ?? found;

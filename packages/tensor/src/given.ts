@@ -32,7 +32,7 @@ export function checkFunction(name: string, fn: unknown): void {
 }
 
 /** @throws TypeError for what can have no options in it. */
-export function checkOptions(what: string, options: unknown): void {
+export function checkGivenOptions(what: string, options: unknown): void {
   if (typeof options !== 'object' || options === null)
     throw new TypeError(`${what}: options are an object, got ${kindOf(options)}`);
 }

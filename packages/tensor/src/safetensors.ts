@@ -3,7 +3,7 @@ import { dtypes, type DType } from './dtype.ts';
 import { DTypeError, ShapeError, TensorError } from './errors.ts';
 import { over, readBytes, zerosAndOnes } from './host.ts';
 import { limits } from './limits.ts';
-import { checkOptions, kindOf } from './given.ts';
+import { checkGivenOptions, kindOf } from './given.ts';
 import { checkShape, sizeOf } from './shape.ts';
 import { storageFromBytes } from './storage.ts';
 import { Tensor } from './tensor.ts';
@@ -54,7 +54,7 @@ export function saveSafetensors(
     );
   for (const [name, t] of tensors as ReadonlyMap<string, unknown>)
     if (!(t instanceof Tensor)) throw new TypeError(`saveSafetensors(): '${name}' is ${kindOf(t)} instead of a tensor`);
-  if (metadata !== undefined) checkOptions('saveSafetensors(), metadata', metadata);
+  if (metadata !== undefined) checkGivenOptions('saveSafetensors(), metadata', metadata);
   for (const [name, text] of Object.entries<unknown>(metadata ?? {}))
     if (typeof text !== 'string')
       throw new TypeError(`saveSafetensors(): metadata are texts, but '${name}' is ${kindOf(text)}: write String(…)`);

@@ -1,7 +1,7 @@
 /** @file What every distribution has: a batch of parameters, samples, densities; and the checks of both. */
 import { checkShape } from '../shape.ts';
 import { checkTensors } from '../ops/takes.ts';
-import { checkOptions as checkOptionsGiven, kindOf } from '../given.ts';
+import { checkGivenOptions, kindOf } from '../given.ts';
 import { noGrad } from '../autograd/record.ts';
 import { full } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
@@ -31,7 +31,7 @@ export abstract class Distribution {
   protected readonly validates: boolean;
 
   constructor(batchShape: readonly number[], eventShape: readonly number[], options: DistributionOptions = {}) {
-    checkOptionsGiven(`distributions.${new.target.name}`, options);
+    checkGivenOptions(`distributions.${new.target.name}`, options);
     this.batchShape = batchShape;
     this.eventShape = eventShape;
     this.validates = options.validateArgs ?? true;
@@ -117,7 +117,7 @@ const ODDS: ReadonlySet<string> = new Set([...OPTIONS, 'probs', 'logits']);
 /** The one that is given. */
 export function oddsOf(name: string, given: Odds): { readonly of: 'probs' | 'logits'; readonly value: Tensor } {
   checkOptionNames(given, ODDS, `distributions.${name}`);
-  checkOptionsGiven(`distributions.${name}`, given);
+  checkGivenOptions(`distributions.${name}`, given);
   const { probs, logits } = given;
   if ((probs === undefined) === (logits === undefined))
     throw new TypeError('Either `probs` or `logits` must be specified, but not both.');

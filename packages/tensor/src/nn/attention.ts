@@ -1,5 +1,5 @@
 /** @file MultiheadAttention: several attentions side by side, each over its part of the channels (Vaswani et al. 2017). */
-import { checkOptions } from '../given.ts';
+import { checkGivenOptions } from '../given.ts';
 import { checkTensors } from '../ops/takes.ts';
 import { checkMade } from '../arguments.ts';
 import { zeros } from '../creation.ts';
@@ -124,7 +124,7 @@ export class MultiheadAttention extends Module {
   }
 
   forward(query: Tensor, key: Tensor, value: Tensor, options: AttentionCall = {}): [Tensor, Tensor | null] {
-    checkOptions('MultiheadAttention.forward()', options);
+    checkGivenOptions('MultiheadAttention.forward()', options);
     checkOptionNames(options, CALL, 'MultiheadAttention.forward()');
     checkTensors('MultiheadAttention.forward', [query, key, value]);
     checkRanks(query, key, value);

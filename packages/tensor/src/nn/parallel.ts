@@ -129,7 +129,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     for (const [parameter, gradient, ours] of combined)
       if (ours && parameter.meta !== undefined) replaceGrad(parameter.meta, gradient);
       else parameter.grad = gradient;
-    this.gradients.passed(combined.map(([parameter]) => parameter));
+    this.gradients.gave(combined.map(([parameter]) => parameter));
   }
 
   /**

@@ -1,6 +1,6 @@
 /** @file Transformer layers: encoder, decoder, stacks of both, and the sinusoidal positions (Vaswani et al. 2017). */
 import { checkShape } from '../shape.ts';
-import { checkOptions, kindOf } from '../given.ts';
+import { checkGivenOptions, kindOf } from '../given.ts';
 import { checkTensors } from '../ops/takes.ts';
 import { checkMade } from '../arguments.ts';
 import { full, zeros } from '../creation.ts';
@@ -99,7 +99,7 @@ export class TransformerEncoderLayer extends Module {
   }
 
   forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
-    checkOptions('TransformerEncoderLayer.forward()', masks);
+    checkGivenOptions('TransformerEncoderLayer.forward()', masks);
     checkOptionNames(masks, ENCODER_MASKS, 'TransformerEncoderLayer.forward()');
     checkTensors('TransformerEncoderLayer.forward', [src]);
     if (masks.isCausal === true && masks.srcMask === undefined)
@@ -170,7 +170,7 @@ export class TransformerDecoderLayer extends Module {
   }
 
   forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
-    checkOptions('TransformerDecoderLayer.forward()', masks);
+    checkGivenOptions('TransformerDecoderLayer.forward()', masks);
     checkOptionNames(masks, DECODER_MASKS, 'TransformerDecoderLayer.forward()');
     checkTensors('TransformerDecoderLayer.forward', [tgt, memory]);
     const attend = (x: Tensor): Tensor =>
@@ -223,7 +223,7 @@ export class TransformerEncoder extends Stack<TransformerEncoderLayer> {
     super(layer, count, norm);
   }
   forward(src: Tensor, masks: { mask?: Tensor | undefined; srcKeyPaddingMask?: Tensor | undefined } = {}): Tensor {
-    checkOptions('TransformerEncoder.forward()', masks);
+    checkGivenOptions('TransformerEncoder.forward()', masks);
     checkOptionNames(masks, STACK_MASKS, 'TransformerEncoder.forward()');
     const own = { srcMask: masks.mask, srcKeyPaddingMask: masks.srcKeyPaddingMask };
     return this.ended(this.layers.reduce((x, layer) => layer.forward(x, own), src));
@@ -280,7 +280,7 @@ export class Transformer extends Module {
   }
 
   forward(src: Tensor, tgt: Tensor, masks: TransformerMasks = {}): Tensor {
-    checkOptions('Transformer.forward()', masks);
+    checkGivenOptions('Transformer.forward()', masks);
     checkTensors('Transformer.forward', [src, tgt]);
     const { srcMask, srcKeyPaddingMask, ...rest } = masks;
     return this.decoder.forward(tgt, this.encoder.forward(src, { mask: srcMask, srcKeyPaddingMask }), rest);

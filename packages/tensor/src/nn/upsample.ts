@@ -1,5 +1,5 @@
 /** @file Layers that make signals, images and volumes larger. */
-import { checkOptions } from '../given.ts';
+import { checkGivenOptions } from '../given.ts';
 import { checkMade } from '../arguments.ts';
 import { rpcName } from '../named.ts';
 import { INTERPOLATE_OPTIONS, interpolate, type InterpolateOptions } from '../ops/interpolate.ts';
@@ -30,7 +30,7 @@ export class UpsamplingNearest2d extends Upsample {
   static override readonly [rpcName] = 'nn.UpsamplingNearest2d';
   constructor(options: SizeOnly) {
     checkOptionNames(options, SIZE, 'nn.UpsamplingNearest2d');
-    checkOptions('nn.UpsamplingNearest2d', options);
+    checkGivenOptions('nn.UpsamplingNearest2d', options);
     super({ ...options, mode: 'nearest' });
   }
 }
@@ -40,7 +40,7 @@ export class UpsamplingBilinear2d extends Upsample {
   static override readonly [rpcName] = 'nn.UpsamplingBilinear2d';
   constructor(options: SizeOnly) {
     checkOptionNames(options, SIZE, 'nn.UpsamplingBilinear2d');
-    checkOptions('nn.UpsamplingBilinear2d', options);
+    checkGivenOptions('nn.UpsamplingBilinear2d', options);
     super({ ...options, mode: 'bilinear', alignCorners: true });
   }
 }

@@ -16,7 +16,7 @@ import { partsOf } from '../ops/sparse/parts.ts';
 import { check, checkTensors, each, FLOATING } from '../ops/takes.ts';
 import { sweep } from '../scope.ts';
 import { Storage } from '../storage.ts';
-import { type Tensor } from '../tensor.ts';
+import type { Tensor } from '../tensor.ts';
 import { followDType, loadState, saveState, type OptimizerState, type Remembered } from './state.ts';
 import {
   lanesOf,

@@ -24,9 +24,13 @@ export class CombinedGradients {
     this.isAhead = true;
   }
 
-  /** A pass is made: these are the gradients that all have. */
-  passed(parameters: readonly Tensor[] = []): void {
+  /** A pass is made, or given up. */
+  passed(): void {
     this.isAhead = false;
+  }
+
+  /** The gradients of these are those that all workers have. */
+  gave(parameters: readonly Tensor[]): void {
     for (const { meta } of parameters) if (meta?.grad) combined.add(meta.grad);
   }
 
