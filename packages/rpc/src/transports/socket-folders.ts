@@ -40,9 +40,10 @@ export function removeFoldersOf(pid: number): void {
     for (const name of readdirSync(parent)) {
       if (FOLDER.exec(name)?.[1] !== String(pid)) continue;
       const folder = join(parent, name);
-      const stat = lstatSync(folder);
+      const stat = lstatSync(folder, { throwIfNoEntry: false });
       // Another user could put a link in the place of a folder of his own while it is being emptied, by root too.
-      if (stat.isDirectory() && stat.uid === process.getuid?.()) rmSync(folder, { recursive: true, force: true });
+      if (stat?.isDirectory() === true && stat.uid === process.getuid?.())
+        rmSync(folder, { recursive: true, force: true });
     }
   } catch {
     // The next run sweeps.

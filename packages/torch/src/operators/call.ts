@@ -73,11 +73,10 @@ const LOGICAL: ReadonlySet<string> = new Set(['add.Scalar', 'mul.Scalar', 'pow.T
 
 /**
  * Makes a tensor of whole numbers that meets a float one of the floats with which torch computes: of 2.0 nothing but its type tells that it
- * is one. A bool counts as a whole number.
+ * is one.
  */
 function promote(given: unknown[], scalars: readonly unknown[], inPlace: boolean): void {
   const [self] = given;
-  given.forEach((each, i) => (given[i] = typeof each === 'boolean' ? Number(each) : each));
   if (!(self instanceof Tensor) || !WHOLE.has(self.dtype) || !scalars.some(isFloat)) return;
   if (inPlace) throw new TypeError(`result type float32 can't be cast to the desired output type ${self.dtype}`);
   given[0] = self.to('float32');
