@@ -31,8 +31,8 @@ export interface ExtendedEnvironment extends Environment {
   readonly extensions: ExtensionChain;
 }
 
-/** Runs a request that is not wrapped any more. */
-export type Handle = (call: Incoming) => Promise<RpcMessage>;
+/** Runs a request that is not wrapped any more: by the extension that answers its type, or as a plain call. */
+export type Handle = (call: Incoming, handler?: (call: Incoming) => Promise<RpcMessage>) => Promise<RpcMessage>;
 
 export class ExtensionChain {
   readonly names: readonly string[];
@@ -139,7 +139,7 @@ export class ExtensionChain {
     return current;
   }
 
-  /** Serves a request: whoever wraps its type unwraps it, then what is inside is served likewise, and `handle` does the plain calls. */
+  /** Serves a request: whoever wraps its type unwraps it, then what is inside is served likewise, and `handle` does the rest. */
   serve(call: Incoming, handle: Handle): Promise<RpcMessage> {
     const around =
       this.sometimes.length === 0 ? this.serveAll : [...this.sometimes.filter(isServing), ...this.serveAll];
@@ -250,8 +250,7 @@ export class ExtensionChain {
     const { type } = call.message;
     const wrapper = this.wraps.get(type)?.session;
     if (wrapper?.serve !== undefined) return wrapper.serve(call, (next) => this.unwrap(next, handle));
-    const handler = this.messages.get(type);
-    return handler === undefined ? handle(call) : handler(call);
+    return handle(call, this.messages.get(type));
   }
 
   private claim<T>(table: Map<MessageType, T>, type: MessageType, value: T): void {

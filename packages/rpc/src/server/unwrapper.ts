@@ -5,11 +5,12 @@ import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
 import { RpcError } from '../base/errors.ts';
 import { callPayload } from '../extensions/call-message.ts';
-import type { ExtendedEnvironment } from '../extensions/chain.ts';
+import type { ExtendedEnvironment, Handle } from '../extensions/chain.ts';
 import type { Incoming, RpcMessage } from '../extensions/extension.ts';
 import type { IncomingFrame } from '../session/incoming-frame.ts';
 import { messageOf } from '../session/receiver.ts';
 import type { CallRunner } from './call-runner.ts';
+import { DrawnEntries } from './drawn-entries.ts';
 import type { Handlers } from './handlers.ts';
 import type { InboundCall } from './inbound-call.ts';
 
@@ -36,17 +37,18 @@ export class Unwrapper {
     this.handlers.begin(call);
     call.origin.open.set(call.id, call);
     const incoming: Incoming = { from: call.peer.worker, message };
-    let inner: RpcMessage | undefined;
-    const plain = async (one: Incoming): Promise<RpcMessage> => (inner = await this.plain(call, one));
-    runClean({ agent: this.environment.agent, call }, async () => this.environment.extensions.serve(incoming, plain))
+    const drawn = new DrawnEntries((header) => this.environment.extensions.undelivered(call.caller, header));
+    const handle: Handle = async (one, handler) =>
+      drawn.noted(await (handler === undefined ? this.plain(call, one) : handler(one)));
+    runClean({ agent: this.environment.agent, call }, async () => this.environment.extensions.serve(incoming, handle))
       .finally(() => {
         for (const fn of done) fn();
       })
       .then(
-        (reply) => this.handlers.reply(call, reply),
+        (reply) => this.handlers.reply(call, drawn.sentWith(reply)),
         (error: unknown) => {
           // Who wraps the reply may have failed.
-          if (inner !== undefined) this.handlers.unanswered(call, inner);
+          drawn.unsent();
           this.handlers.fail(call, this.runner.blame(error));
         },
       );
