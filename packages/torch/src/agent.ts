@@ -172,6 +172,11 @@ export class TorchAgent implements CallingAgent {
           const peer = this.members.find(name);
           if (peer.isDown) this.losses.check(peer.worker);
         },
+        seek: (name) => {
+          if (!this.members.has(name)) return;
+          const peer = this.members.find(name);
+          if (!peer.isLinked) this.losses.check(peer.worker);
+        },
         callPython: (to, path, args, limited) => this.callPython(to, path, args, limited),
       },
       this.offered,

@@ -1,7 +1,7 @@
 /** @file Who waits for all others of a static group learns that one of them has died, however it waits and without a time limit. */
-import { barrier, rpcFunction, rpcSync } from '@backwire/rpc';
+import { allGather, barrier, rpcFunction, rpcSync } from '@backwire/rpc';
 import { ones } from '@backwire/tensor';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
 import { group } from './group.ts';
 
@@ -66,6 +66,33 @@ it('fails a collective that begins when one of its workers is dead', async () =>
   await soon(50);
   const [first] = agents as [TorchAgent];
   await expect(first.run(() => barrier())).rejects.toMatchObject(broken('n2'));
+});
+
+describe('a worker that has no connection to the one that died', () => {
+  it.each([
+    ['before it waits', 0],
+    ['while it waits', 2_500],
+  ])(
+    'is told so: %s',
+    async (_, after) => {
+      agents = await group(4);
+      const [, second, third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+      if (after === 0) await kill(agents[3]!);
+      const waits = [second, third].map((agent) => agent.run(() => barrier()).catch((error: unknown) => error));
+      await soon(after);
+      if (after > 0) await kill(agents[3]!);
+      for (const wait of waits) expect(await wait).toMatchObject(broken('n3'));
+    },
+    15_000,
+  );
+
+  it('waits no longer where those that collect have been told', async () => {
+    agents = await group(3);
+    const waits = agents.slice(0, 2).map((agent) => agent.run(() => allGather(1)).catch((error: unknown) => error));
+    await soon(100);
+    await kill(agents[2]!);
+    for (const wait of waits) expect(await wait).toMatchObject(broken('n2'));
+  }, 15_000);
 });
 
 it('takes a worker for alive whose connection ended, and that answers', async () => {

@@ -2,6 +2,7 @@
 import { RpcError, type CallOptions } from '@backwire/rpc';
 import type { CallCollectives } from '@backwire/rpc/internal';
 import { MAX_TIMER_MS, withoutSlot } from '@backwire/rpc/internal';
+import { runAtRoot } from '@backwire/tensor/internal';
 import type { Names } from './names.ts';
 
 const GATHER = 'torch.distributed.rpc.api._gather_to_leader';
@@ -14,8 +15,10 @@ export interface GatherHost {
   isMember(name: string): boolean;
   /** How many gatherings there were, by the joined names of those who took part. Every worker counts them, and all have to agree. */
   readonly counts: Map<string, number>;
-  /** A worker is about to be waited for: should nobody be there, `gone` is called. */
+  /** A worker is about to be waited for, whose connection has ended: should nobody be there, `gone` is called. */
   doubt(name: string): void;
+  /** A worker has been waited for: likewise, and where there has been no connection to it, too. */
+  seek(name: string): void;
   /** Calls one of torch's own functions. */
   callPython(to: string, path: string, args: readonly unknown[], options: CallOptions): Promise<unknown>;
 }
@@ -31,6 +34,8 @@ interface Meeting {
   reject(error: unknown): void;
 }
 
+/** Who waits for so long makes sure that there is a connection to each that it waits for, whose end tells of a death. */
+const SEEK_MS = 2_000;
 /** Meetings that others have begun and this worker has not come to. */
 const MAX_MEETINGS = 1_024;
 
@@ -78,6 +83,7 @@ export class Gatherings implements CallCollectives {
     const all = new Set(names);
     const meeting = this.meeting(sequence);
     meeting.names = all;
+    const missing = (): string[] => names.filter((name) => !meeting.gathered.has(name) && name !== host.name);
     const limits: CallOptions = { timeoutMs: timeoutMs ?? 0, signal };
     // As in torch: where nothing is said, the others may take any time to come, and a call as long as calls may.
     const calls: CallOptions = { timeoutMs, signal };
@@ -86,10 +92,14 @@ export class Gatherings implements CallCollectives {
       // Nobody has heard of it: the next one may have its number.
       if (leader === host.name && meeting.gathered.size === 1 && host.counts.get(key) === count + 1)
         host.counts.set(key, count);
-      const missing = names.filter((name) => !meeting.gathered.has(name) && name !== host.name);
-      return leader === host.name ? `workers that have not come: ${missing.join(', ')}` : `worker '${leader}' collects`;
+      return leader === host.name
+        ? `workers that have not come: ${missing().join(', ')}`
+        : `worker '${leader}' collects`;
     });
-    for (const name of names) if (name !== host.name) host.doubt(name);
+    for (const name of missing()) host.doubt(name);
+    const seeking = runAtRoot(() => setInterval(() => missing().forEach((name) => host.seek(name)), SEEK_MS)).unref();
+    const stop = (): void => clearInterval(seeking);
+    meeting.done.then(stop, stop);
     if (leader === host.name) {
       this.take(meeting, host.name, value);
       const values = await done;

@@ -51,6 +51,11 @@ export class TorchPeer {
     return this.line?.over === true;
   }
 
+  /** Whether it has a pipe, or one is being made: the end of that is heard of. */
+  get isLinked(): boolean {
+    return this.line?.over === false;
+  }
+
   /**
    * Sends a request; the returned function gives it up, after which a late answer is dropped.
    * @throws WireError 'limit', DisposedError, TypeError: nothing is sent then.
