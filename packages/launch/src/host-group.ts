@@ -1,19 +1,23 @@
 /** @file One launcher's place in a group of several: it keeps a lease, agrees with the others on every round, and notices who is gone. */
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Lease, Store } from '@backwire/rpc';
-import { joinAddress, newId, within, withoutPassword, type StoreServer } from '@backwire/rpc/internal';
+import { RpcError, type Lease, type Store } from '@backwire/rpc';
+import { joinAddress, newId, withoutPassword, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
 import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, HOST_PATIENCE_MS, POLL_MS, STORE_GRACE_MS, WAIT_NOTICE_MS } from './limits.ts';
 import { localAddressTo } from './local-address.ts';
 import { keepSecret, NOT_KEPT } from './secret-file.ts';
 import { openRendezvousStore, storeAddress } from './rendezvous-store.ts';
+import { missing, whose } from './group-texts.ts';
+import { encode, readState } from './rendezvous-codec.ts';
 import * as steps from './rendezvous.ts';
 import type { Refusal, Rendezvous, Terms } from './rendezvous.ts';
 import type { LaunchSettings } from './settings.ts';
+import { StoreOutage } from './store-outage.ts';
+import { afterAWhile, inTime } from './waiting.ts';
 
-const decoder = new TextDecoder();
+const FORGOTTEN = 'the state of the group is no longer in the store';
 
 /** States: *gathering* → *running* ⇄ *gathering* → *closed*; as the rendezvous has them. */
 export class HostGroup {
@@ -32,6 +36,7 @@ export class HostGroup {
   /** When the state last asked for patience: enough hosts, or someone waiting. */
   private since: { readonly what: string; readonly at: number } | undefined;
   private running: { readonly round: number; readonly over: AbortController } | undefined;
+  private readonly outage = new StoreOutage();
   private gone: string | undefined;
   /** The failure that is the result of this launch, and is said there. */
   private reported: string | undefined;
@@ -84,6 +89,11 @@ export class HostGroup {
     return this.terms.least !== this.terms.most || this.isDynamic;
   }
 
+  /** Whether it is the store that it ended with, and no host. */
+  get lostStore(): boolean {
+    return this.gone !== undefined && this.state?.phase !== 'closed';
+  }
+
   /** Why the round before ended. */
   get reason(): string {
     return this.state?.why ?? '';
@@ -100,7 +110,7 @@ export class HostGroup {
    * @throws LaunchError naming the hosts that did not come in time.
    */
   round(): Promise<GroupRound | undefined> {
-    return afterAWhile(this.options, () => this.missing(WAIT_NOTICE_MS), this.due());
+    return afterAWhile(this.options, () => missing(WAIT_NOTICE_MS, this.id, this.terms, this.state), this.due());
   }
 
   private async due(): Promise<GroupRound | undefined> {
@@ -115,23 +125,26 @@ export class HostGroup {
         if (at >= 0) return this.begin(state, at);
       }
       const left = deadline - performance.now();
-      if (left <= 0) throw new LaunchError(this.missing(joinTimeoutMs));
+      if (left <= 0) throw new LaunchError(missing(joinTimeoutMs, this.id, this.terms, this.state));
       await this.change(left);
     }
   }
 
   /** The workers here have finished; resolves when those of all hosts have, or another round begins, or this launcher is told to stop. */
   async finish(round: GroupRound): Promise<void> {
-    await this.step((state) => steps.finish(state, round.round, this.id));
+    await this.insist((state) => steps.finish(state, round.round, this.id), round);
     const { signal } = this.options;
     while (this.outcome === undefined && round.over?.aborted !== true && !signal.aborted)
       await this.change(POLL_MS * 4);
   }
 
-  /** A worker here failed, and is not replaced. */
+  /** A worker here failed, and is not replaced: this host leaves a dynamic group, and a static one ends or begins again. */
   async fail(round: GroupRound, report: string): Promise<void> {
-    if (this.isDynamic) this.reported = report;
-    await this.tell((state) => steps.fail(state, round.round, this.id, report));
+    const failed = (state: Rendezvous): Rendezvous => steps.fail(state, round.round, this.id, report);
+    if (this.isDynamic) {
+      this.reported = report;
+      await this.tell(failed);
+    } else await this.insist(failed, round);
   }
 
   /** This launcher was told to stop: a group of a fixed size whose workers run ends, another goes on without this host. */
@@ -161,7 +174,8 @@ export class HostGroup {
     const { store, stateKey, state, options } = this;
     await lease.revoke();
     if (options.backend === 'hosted' || state?.phase !== 'closed') return;
-    if ((await store.list(this.alivePrefix)).size > 0) return;
+    // Others may be there although the store knows of none: it is left to the next group of this name.
+    if (!this.outage.isJudge(performance.now()) || (await store.list(this.alivePrefix)).size > 0) return;
     const found = await store.get(stateKey);
     if (found === undefined || readState(found).token !== state.token) return;
     // Deleted only while it is this: another group of the name may begin.
@@ -212,22 +226,41 @@ export class HostGroup {
       over: over.signal,
       // Only a hint for the others: without it they notice the death themselves.
       exited: (exit) => void this.store.set(prefix + exitKey(exit), exitNotice(exit)).catch(() => undefined),
-      ...(isDynamic ? { replace: (exit: string) => this.replace(exit).catch(() => undefined) } : {}),
+      ...(isDynamic ? { replace: (exit: string) => this.replace(exit, over).catch(() => undefined) } : {}),
     };
   }
 
-  private async replace(exit: string): Promise<number | undefined> {
+  private async replace(exit: string, over: AbortController): Promise<number | undefined> {
     let rank: number | undefined;
-    await this.step((state) => {
-      const replaced = steps.replace(state, this.id, exit);
-      rank = replaced?.rank;
-      return replaced?.state ?? state;
-    });
-    return rank;
+    const done = await this.insist(
+      (state) => {
+        // The answer to a try before this one may have been lost.
+        rank = steps.replacement(state, exit);
+        if (rank !== undefined) return state;
+        const replaced = steps.replace(state, this.id, exit);
+        rank = replaced?.rank;
+        return replaced?.state ?? state;
+      },
+      { over: over.signal },
+    );
+    return done ? rank : undefined;
   }
 
   /** Comes in under a new id: an earlier one may have been given up by the others. */
   private async arrive(): Promise<void> {
+    const deadline = performance.now() + this.options.joinTimeoutMs;
+    for (;;) {
+      try {
+        return await this.enter();
+      } catch (error) {
+        const isAway = error instanceof RpcError && error.code === 'unavailable';
+        if (!isAway || performance.now() > deadline || this.options.signal.aborted) throw error;
+        await sleep(POLL_MS);
+      }
+    }
+  }
+
+  private async enter(): Promise<void> {
     const { store, options } = this;
     this.id = newId();
     await this.claim();
@@ -263,10 +296,12 @@ export class HostGroup {
   }
 
   private async claim(): Promise<void> {
+    const former = this.lease;
     const lease = await this.store.lease(HOST_LEASE_MS);
     this.lease = lease;
     await this.store.set(this.alivePrefix + this.id, new TextEncoder().encode(this.name()), { lease });
     void lease.lost.then(() => this.lease === lease && (this.lease = undefined));
+    former?.revoke().catch(() => undefined);
   }
 
   /** The last word of this host: a store that does not answer is not waited for. */
@@ -274,10 +309,36 @@ export class HostGroup {
     if (this.gone === undefined) await inTime(FAREWELL_MS, this.step(change)).catch(() => undefined);
   }
 
+  /**
+   * What cannot be left unsaid is said again until a store that is away is back. False when it is of no interest any more: the group has
+   * ended, `over` says so, or this launcher is told to stop.
+   */
+  private async insist(
+    change: (state: Rendezvous) => Rendezvous,
+    { over }: Pick<GroupRound, 'over'>,
+  ): Promise<boolean> {
+    const { signal } = this.options;
+    const since = performance.now();
+    for (;;) {
+      try {
+        await this.step(change);
+        return true;
+      } catch (error) {
+        if (this.outcome !== undefined || over?.aborted === true || signal.aborted) return false;
+        // It may be read all the while, and take nothing.
+        if (performance.now() - since > STORE_GRACE_MS) {
+          this.lose(error);
+          return false;
+        }
+      }
+      await this.change(POLL_MS);
+    }
+  }
+
   /** Changes the agreed state, as often as someone else is faster. */
   private step(change: (state: Rendezvous) => Rendezvous): Promise<void> {
     return this.stepFrom((state) => {
-      if (state === undefined) throw new LaunchError('the state of the group is no longer in the store');
+      if (state === undefined) throw new LaunchError(FORGOTTEN);
       return change(state);
     });
   }
@@ -289,7 +350,7 @@ export class HostGroup {
       const changed = await change(state);
       if (changed === state) return this.learn(changed);
       const next = { ...changed, version: changed.version + 1 };
-      const { ok } = await this.store.compareAndSet(this.stateKey, before ?? null, steps.encode(next));
+      const { ok } = await this.store.compareAndSet(this.stateKey, before ?? null, encode(next));
       if (ok) return this.learn(next);
     }
   }
@@ -297,40 +358,74 @@ export class HostGroup {
   /** Looks at the store until the group is closed or this launcher is done. */
   private async watch(): Promise<void> {
     const { signal } = this.ended;
-    let failing: number | undefined;
+    let isTold = false;
     while (!signal.aborted) {
       try {
         // After so long the others have gone on without this host.
         await inTime(HOST_LEASE_MS, this.look());
-        failing = undefined;
+        isTold = false;
       } catch (error) {
         if (signal.aborted) return;
-        const now = performance.now();
-        failing ??= now;
+        const awayMs = this.outage.failed(performance.now());
         // A store that a launcher served has died with it; a server of its own may come back.
-        if (this.options.backend === 'hosted' || now - failing > STORE_GRACE_MS) {
-          this.gone = `the group's store is gone${this.whose()}: ${messageOf(error)}`;
-          this.endRound({ kind: 'lost', why: this.gone });
+        if (this.options.backend === 'hosted' || awayMs > STORE_GRACE_MS) {
+          this.lose(error);
           return;
+        }
+        if (awayMs > WAIT_NOTICE_MS && !isTold) {
+          isTold = true;
+          const patience = `the group ends if it does not in ${STORE_GRACE_MS / 1000} s`;
+          this.options.say(
+            `backwire: the group's store${whose(this.options)} does not answer; ${patience}: ${messageOf(error)}`,
+          );
         }
       }
       await sleep(POLL_MS, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
+  /** The store does not come back, and the group ends with it. */
+  private lose(error: unknown): void {
+    this.gone = `the group's store is gone${whose(this.options)}: ${messageOf(error)}`;
+    this.endRound({ kind: 'lost', why: this.gone });
+  }
+
   private async look(): Promise<void> {
+    const asked = performance.now();
     const bytes = await this.store.get(this.stateKey);
     // Read after the state: whoever is in the state had its key before.
     const alive = await this.store.list(this.alivePrefix);
-    if (bytes === undefined) throw new LaunchError('the state of the group is no longer in the store');
-    const state = readState(bytes);
+    const state = bytes === undefined ? undefined : readState(bytes);
+    if (await this.restored(state, bytes)) return;
+    if (state === undefined) throw new LaunchError(FORGOTTEN);
+    const now = performance.now();
+    this.outage.answered(now, now - asked);
     this.learn(state);
     if (state.phase === 'closed') return;
     const lives = (id: string): boolean => alive.has(this.alivePrefix + id);
-    if (this.lease === undefined && this.knows(state)) await this.claim();
-    for (const { id, name } of [...state.hosts, ...state.waiting])
-      if (id !== this.id && !lives(id)) await this.step((now) => steps.lose(now, id, `host ${name} is gone`));
+    if (this.knows(state) && !lives(this.id)) {
+      // As its own sign of life, those of others may have gone.
+      this.outage.forgive(now);
+      await this.claim();
+    }
+    if (this.outage.isJudge(now))
+      for (const { id, name } of [...state.hosts, ...state.waiting])
+        if (id !== this.id && !lives(id)) await this.step((latest) => steps.lose(latest, id, `host ${name} is gone`));
     await this.advance();
+  }
+
+  /**
+   * Tells a server of its own the state again that it has lost, or of which it has an earlier one: it was started anew. False when there
+   * is nothing to be told.
+   */
+  private async restored(found: Rendezvous | undefined, bytes: Uint8Array | undefined): Promise<boolean> {
+    const { state: known, options, store, stateKey } = this;
+    if (options.backend === 'hosted' || known === undefined || known.phase === 'closed') return false;
+    if (found !== undefined && (found.token !== known.token || found.version >= known.version)) return false;
+    this.outage.forgive(performance.now());
+    const next = { ...known, version: known.version + 1 };
+    if ((await store.compareAndSet(stateKey, bytes ?? null, encode(next))).ok) this.learn(next);
+    return true;
   }
 
   /** Starts the round that is due: with all that may come, or once nobody has for a while. */
@@ -394,62 +489,12 @@ export class HostGroup {
     });
   }
 
-  private whose(): string {
-    const { backend, masterAddr, masterPort } = this.options;
-    if (backend !== 'hosted') return ` (${backend} at ${masterAddr}:${masterPort})`;
-    const advice = 'with --rdzv-backend etcd or redis it outlives every launcher';
-    return ` (the launcher at ${masterAddr}:${masterPort} served it; ${advice})`;
-  }
-
   private name(): string {
     return `${hostname()} (pid ${process.pid})`;
   }
-
-  private missing(ms: number): string {
-    const { terms } = this;
-    const time = `${ms / 1000} s`;
-    const hosts = this.state?.hosts ?? [];
-    if (this.state?.waiting.some(({ id }) => id === this.id) === true)
-      return `the group had no room for this host in ${time}`;
-    if (hosts.some(({ order }) => order === null)) return `${hosts.length} of ${terms.least} hosts came in ${time}`;
-    const here = new Set(hosts.map(({ order }) => order));
-    const absent = Array.from({ length: terms.least }, (_, n) => n).filter((n) => !here.has(n));
-    return `hosts ${absent.join(', ')} of ${terms.least} did not come in ${time}`;
-  }
-}
-
-/** Tells people once, when `work` takes its time, what this host waits for and how long it will. */
-async function afterAWhile<T>(
-  { say, joinTimeoutMs }: LaunchSettings,
-  what: () => string,
-  work: Promise<T>,
-): Promise<T> {
-  const patience = `this host waits for ${joinTimeoutMs / 1000} s`;
-  const timer = setTimeout(() => say(`backwire: ${what()}; ${patience}`), WAIT_NOTICE_MS);
-  try {
-    return await work;
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/** @throws when it takes longer. */
-function inTime(ms: number, work: Promise<void>): Promise<void> {
-  return within(work, ms, () => {
-    throw new Error(`no answer in ${ms / 1000} s`);
-  });
 }
 
 /** Whether `a` comes after `b`; both are of one run, or of two. */
 function isNewer(a: Rendezvous, b: Rendezvous): boolean {
   return a.token !== b.token || a.version > b.version;
-}
-
-function readState(bytes: Uint8Array): Rendezvous {
-  const state = steps.decode(bytes);
-  if (state === undefined)
-    throw new LaunchError(
-      `the store holds something that is not the state of a group: ${decoder.decode(bytes.subarray(0, 40))}`,
-    );
-  return state;
 }

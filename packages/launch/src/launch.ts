@@ -192,7 +192,8 @@ function stopped(interrupts: Interrupts, command: ProgramCommand, last?: LaunchR
 function ended(group: HostGroup, last: LaunchResult): LaunchResult {
   const { outcome } = group;
   if (outcome?.ok === true) return { ...last, ok: true, exitCode: 0, failure: undefined, report: undefined };
-  const report = `backwire: stopped, because another host of the group failed:\n${outcome?.why ?? 'it was stopped'}`;
+  const cause = group.lostStore ? '' : 'stopped, because another host of the group failed:\n';
+  const report = `backwire: ${cause}${outcome?.why ?? 'it was stopped'}`;
   return { ...last, ok: false, exitCode: 1, failure: undefined, report };
 }
 

@@ -1,6 +1,7 @@
 /** @file The agreed state of several launchers, in every order of events that a seed thinks of. */
 import { describe, expect, it } from 'vitest';
 import { Random } from '@backwire/testing';
+import { decode, encode } from './rendezvous-codec.ts';
 import * as steps from './rendezvous.ts';
 import type { Rendezvous, Terms } from './rendezvous.ts';
 
@@ -44,9 +45,9 @@ describe('a rendezvous', () => {
 
   it('reads what it wrote, and nothing else', () => {
     const state = must(steps.arrive(steps.opened(fixed, 't'), host('a'), fixed));
-    expect(steps.decode(steps.encode(state))).toEqual(state);
+    expect(decode(encode(state))).toEqual(state);
     for (const text of ['', 'null', '[]', '{"phase":"running"}', JSON.stringify({ ...state, hosts: [{ id: 1 }] })])
-      expect(steps.decode(Buffer.from(text))).toBeUndefined();
+      expect(decode(Buffer.from(text))).toBeUndefined();
   });
 
   it.each(['static', 'dynamic'] as const)('keeps its word in 400 random lives (%s)', (membership) => {
@@ -75,8 +76,13 @@ function live(seed: number, membership: 'static' | 'dynamic'): void {
       () => steps.fail(state, round, someone, 'failed'),
       () => steps.finish(state, round, someone),
       () => {
-        const replaced = steps.replace(state, someone, 'killed');
+        const why = `[rank${i}] killed`;
+        const replaced = steps.replace(state, someone, why);
         if (replaced === undefined) return state;
+        expect([steps.replacement(state, why), steps.replacement(replaced.state, why)], where).toEqual([
+          undefined,
+          replaced.rank,
+        ]);
         expect(ranksGiven.has(replaced.rank), where).toBe(false);
         ranksGiven.add(replaced.rank);
         return replaced.state;

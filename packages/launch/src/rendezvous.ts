@@ -153,7 +153,18 @@ export function replace(state: Rendezvous, id: string, why: string): { state: Re
   if (!state.hosts.some((host) => host.id === id)) return undefined;
   const rank = state.nextRank;
   const next = { ...state, restarts: state.restarts + 1, nextRank: rank + 1 };
-  return { state: told(next, `${why}; rank ${rank} takes its place (${next.restarts} of ${state.maxRestarts})`), rank };
+  return {
+    state: told(next, `${why}${REPLACED} ${rank} takes its place (${next.restarts} of ${state.maxRestarts})`),
+    rank,
+  };
+}
+
+const REPLACED = '; rank';
+
+/** The rank that was given in the place of the worker whose end is told by `why`; undefined where none was, lately. */
+export function replacement({ events }: Rendezvous, why: string): number | undefined {
+  const told = events.find((event) => event.startsWith(`${why}${REPLACED} `));
+  return told === undefined ? undefined : Number.parseInt(told.slice(why.length + REPLACED.length + 1), 10);
 }
 
 /** All workers of a host have finished; when those of all hosts have, so has the group. */
@@ -265,53 +276,4 @@ function ranked(hosts: readonly Host[]): { hosts: Host[]; nextRank: number } {
     return { ...host, firstRank };
   });
   return { hosts: placed, nextRank };
-}
-
-const encoder = new TextEncoder();
-const decoder = new TextDecoder();
-
-export function encode(state: Rendezvous): Uint8Array {
-  return encoder.encode(JSON.stringify(state));
-}
-
-/** Undefined when the bytes are no such state (another program's key). */
-export function decode(bytes: Uint8Array): Rendezvous | undefined {
-  try {
-    const plain = JSON.parse(decoder.decode(bytes)) as Partial<Rendezvous> | null;
-    const known =
-      typeof plain === 'object' &&
-      plain !== null &&
-      ['gathering', 'running', 'closed'].includes(plain.phase as string) &&
-      [plain.version, plain.told, plain.round, plain.restarts, plain.nextRank, plain.least, plain.most].every(
-        Number.isSafeInteger,
-      ) &&
-      isHosts(plain.hosts) &&
-      isHosts(plain.waiting) &&
-      isTexts(plain.events) &&
-      typeof plain.token === 'string' &&
-      typeof plain.why === 'string';
-    return known ? (plain as Rendezvous) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function isTexts(value: unknown): boolean {
-  return Array.isArray(value) && value.length <= MAX_EVENTS && value.every((text) => typeof text === 'string');
-}
-
-function isHosts(value: unknown): boolean {
-  return (
-    Array.isArray(value) &&
-    value.length <= MAX_HOSTS &&
-    value.every(
-      (host: Partial<Host> | null) =>
-        typeof host === 'object' &&
-        host !== null &&
-        typeof host.id === 'string' &&
-        typeof host.name === 'string' &&
-        Number.isSafeInteger(host.processes) &&
-        Number.isSafeInteger(host.firstRank),
-    )
-  );
 }

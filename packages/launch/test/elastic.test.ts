@@ -1,6 +1,6 @@
 /** @file Groups that grow and shrink: hosts that come and go, workers that are replaced. Each host is a launch of this process. */
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort, isInstalled, STORE_PROGRAMS, storeFlags } from '@backwire/testing';
@@ -65,8 +65,12 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const end = (rank?: number, code = 0): void =>
-  writeFileSync(join(folder, rank === undefined ? 'end' : `end.${rank}`), String(code));
+/** In one piece: a worker may look at any moment. */
+function end(rank?: number, code = 0): void {
+  const draft = join(folder, 'draft');
+  writeFileSync(draft, String(code));
+  renameSync(draft, join(folder, rank === undefined ? 'end' : `end.${rank}`));
+}
 /** The addresses that so many workers were given. */
 const storesOf = (count: number): string[] =>
   Array.from({ length: count }, (_, rank) => readFileSync(join(folder, `store.${rank}`), 'utf8').trim());
