@@ -51,6 +51,13 @@ local function revoke(lease)
   return redis.call('ZREM', deadlines, lease)
 end
 
+-- A Redis whose memory is full takes nothing that may need more, unless the script has changed something already: leases would end with all who hold them.
+local function renewed(lease)
+  if redis.call('ZREM', deadlines, lease) == 0 then return false end
+  redis.call('ZADD', deadlines, now + redis.call('HGET', ttls, lease), lease)
+  return true
+end
+
 local function plain(text)
   local sign, digits = string.match(text, '^(%-?)(%d+)$')
   if not digits or #digits > 19 then return text end
@@ -117,13 +124,10 @@ elseif op == 'grant' then
   redis.call('HSET', ttls, ARGV[3], ARGV[4])
   return {1}
 elseif op == 'renew' then
-  if not redis.call('ZSCORE', deadlines, ARGV[3]) then return {0} end
-  redis.call('ZADD', deadlines, now + redis.call('HGET', ttls, ARGV[3]), ARGV[3])
-  return {1}
+  return {renewed(ARGV[3]) and 1 or 0}
 elseif op == 'hold' then
   local lease, key = ARGV[3], ARGV[4]
-  if not redis.call('ZSCORE', deadlines, lease) then return {0} end
-  redis.call('ZADD', deadlines, now + redis.call('HGET', ttls, lease), lease)
+  if not renewed(lease) then return {0} end
   if redis.call('HGET', owners, key) ~= lease then disown(key) end
   redis.call('HSET', values, key, ARGV[5])
   redis.call('ZADD', names, 0, key)

@@ -334,7 +334,9 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
   }
 
   private explain(error: unknown, [key, delta]: readonly (string | Buffer)[]): RpcError {
-    const message = error instanceof Error ? error.message : String(error);
+    const told = error instanceof Error ? error.message : String(error);
+    // Where in our script it happened is of no use to anybody.
+    const message = told.replace(/ script: [0-9a-f]{40}, on @\w+:\d+\.$/, '');
     if (message.includes('BACKWIRE')) return new RpcError('failed-precondition', message.replace(/^.*BACKWIRE /, ''));
     if (message.includes('not an integer'))
       return new RpcError('failed-precondition', `the value of '${String(key)}' is not a number`);
@@ -343,7 +345,8 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
         'failed-precondition',
         `the sum of '${String(key)}' and ${String(delta)} is no signed 64-bit number`,
       );
-    if (message.startsWith('OOM')) return new RpcError('resource-exhausted', message);
+    if (message.startsWith('OOM'))
+      return new RpcError('resource-exhausted', `Redis at ${withoutPassword(this.url)}: ${message}`);
     // What once ended a connection says nothing about one that is there.
     const why = this.commands.isReady ? message : (this.lastError?.message ?? message);
     return new RpcError('unavailable', `Redis at ${withoutPassword(this.url)}: ${why}`, {
