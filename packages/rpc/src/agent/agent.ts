@@ -162,7 +162,8 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
         },
         knock: settings.knock,
         isGone: settings.isGone,
-        onFenced: (why) => this.fenced(why),
+        // Who has left is not put out.
+        onFenced: (why) => group.hasLeft || this.fenced(why),
         onUnreachable: ({ name }) => this.collectives.gone(name, true),
       },
       self,

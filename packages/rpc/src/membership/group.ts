@@ -92,8 +92,9 @@ export class Group {
   private lease: Lease | undefined;
   private alive: KeepAlive | undefined;
   private self: ViewMember | undefined;
+  /** This worker leaves, or has left, by itself: what others say of it from then on is no news. */
+  hasLeft = false;
   /** The newest view that was told. */
-  private hasLeft = false;
   private known: View = EMPTY_VIEW;
   private readonly keys: GroupStore;
   /** Since when the lease of one whose name this worker wants has not been seen. */
