@@ -21,7 +21,7 @@ done
 
 let folder: string;
 let data: string;
-let ports: readonly number[];
+let ports: [port: number, peerPort: number];
 let server: ChildProcess;
 let hosts: LaunchedHost[] = [];
 beforeEach(async () => {
@@ -30,7 +30,7 @@ beforeEach(async () => {
   data = join(folder, 'data');
   mkdirSync(data);
   writeFileSync(join(folder, 'worker.sh'), WORKER, { mode: 0o755 });
-  ports = await freePorts(2);
+  ports = (await freePorts(2)) as typeof ports;
 });
 afterEach(async () => {
   for (const host of hosts) host.abort.abort();
@@ -42,7 +42,7 @@ afterEach(async () => {
 });
 
 function start(kind: StoreProgram, ...more: readonly string[]): void {
-  const [port, peerPort] = ports as [number, number];
+  const [port, peerPort] = ports;
   server = spawn(STORE_PROGRAMS[kind], [...storeFlags(kind, data, port, peerPort), ...more], { stdio: 'ignore' });
 }
 
