@@ -45,7 +45,10 @@ export class History {
     const workers = this.everybody(look).map((worker) =>
       workerSnapshot(worker, this.said.get(memberKey(worker)), look.at),
     );
-    const links = reportsOf(look).flatMap((report) => linksOf(report, this.said.get(memberKey(report)), look.at));
+    const names = new Set(workers.map(({ name }) => name));
+    const links = reportsOf(look)
+      .flatMap((report) => linksOf(report, this.said.get(memberKey(report)), look.at))
+      .filter(({ to }) => names.has(to));
     this.remember(look);
     const calls = callsOf(look);
     const changed = changes(before, look);
@@ -74,7 +77,10 @@ export class History {
   private remember(look: GroupLook): void {
     const present = new Set(look.workers.filter(({ state }) => state === 'up' || state === 'silent').map(memberKey));
     for (const member of this.said.keys()) if (!present.has(member)) this.said.delete(member);
-    for (const report of reportsOf(look)) this.said.set(memberKey(report), { report, at: look.at });
+    for (const report of reportsOf(look)) {
+      const { sessions, metrics, upMs, rssBytes } = report;
+      this.said.set(memberKey(report), { report: { sessions, metrics, upMs, rssBytes }, at: look.at });
+    }
   }
 
   /** Who is there, and the latest of those who are gone: the view forgets them sooner or later; whoever looks at the page does not. */
@@ -99,7 +105,8 @@ function latestOf(gone: readonly WorkerLook[]): readonly WorkerLook[] {
 }
 
 interface Said {
-  readonly report: WorkerReport;
+  /** What the next look is compared with; lists of calls and references may be long. */
+  readonly report: Pick<WorkerReport, 'sessions' | 'metrics' | 'upMs' | 'rssBytes'>;
   readonly at: number;
 }
 

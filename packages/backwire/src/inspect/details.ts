@@ -1,5 +1,6 @@
 /** @file What extensions show of themselves, read with care: it comes from other processes, perhaps of another version. */
 import type { GroupLook, WorkerReport } from '@backwire/rpc/internal';
+import { MAX_NAMES, MAX_TEXT } from './limits.ts';
 
 /** A value that others hold, at its owner. */
 export interface OwnedRRef {
@@ -109,14 +110,14 @@ function lists({ details }: WorkerReport, key: string): Record<string, unknown>[
 
 function text(value: unknown): string {
   return typeof value === 'string'
-    ? value
+    ? value.slice(0, MAX_TEXT)
     : typeof value === 'number' || typeof value === 'bigint'
       ? String(value)
       : '';
 }
 
 function texts(value: unknown): string[] {
-  return Array.isArray(value) ? value.map(text) : [];
+  return Array.isArray(value) ? value.slice(0, MAX_NAMES).map(text) : [];
 }
 
 function number(value: unknown): number {

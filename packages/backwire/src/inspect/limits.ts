@@ -26,3 +26,11 @@ export const MAX_GONE = 100;
 export const MAX_PAGES = 16;
 /** Bytes that a page has not taken: it is asleep, and is told again when it comes back. */
 export const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
+/** Connections of the page's server at once: pages, their files, and no more. */
+export const MAX_CONNECTIONS = 64;
+/** A browser says what it wants at once: who has not by then is hung up on. */
+export const REQUEST_MS = 5_000;
+/** Characters of a text that an extension shows, */
+export const MAX_TEXT = 1_024;
+/** and names of a list: holders of one value, workers of one context. */
+export const MAX_NAMES = 10_000;

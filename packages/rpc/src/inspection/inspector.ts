@@ -9,6 +9,7 @@ import type { Store } from '../stores/store.ts';
 import { createTransports } from '../transports/select.ts';
 import type { Transport } from '../transports/transport.ts';
 import { ANSWER_TIMEOUT_MS } from './limits.ts';
+import { readReport } from './read-report.ts';
 import type { WorkerReport } from './report.ts';
 import { storeSource, type ViewSource } from './view-source.ts';
 import { Visit, type Reply, type VisitOptions } from './visit.ts';
@@ -160,8 +161,8 @@ export class Inspector {
         place.seen = 0;
       }
       const question = recent ? ({ ask: 'report', recent: place.seen } as const) : ({ ask: 'report' } as const);
-      const { report } = await place.visit.ask(question);
-      if (report === undefined) throw new RpcError('protocol-error', 'an answer without a report');
+      const { report: answer } = await place.visit.ask(question);
+      const report = readReport(answer, member);
       place.seen = report.recent?.at(-1)?.n ?? place.seen;
       return { ...about, state: 'up', report };
     } catch (error) {

@@ -10,6 +10,8 @@ export const MAX_REPORT_BYTES = 64 * 1024 * 1024;
 export const MAX_UNSENT_BYTES = 16 * 1024 * 1024;
 /** Rows of a list of calls; how many there are is told beside it. */
 export const MAX_ROWS = 1_000;
+/** Sessions of one worker: with as many others as ranks can tell apart. */
+export const MAX_SESSIONS = 65_536;
 /** Finished calls that an agent remembers while somebody watches, */
 export const MAX_RECENT_CALLS = 4_096;
 /** and how many of them travel in one report. */

@@ -1,7 +1,7 @@
 /** @file A connection to one agent that asks and never joins. */
 import { RpcError } from '../base/errors.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
-import type { View } from '../protocol/membership.ts';
+import { decodeView, type View } from '../protocol/membership.ts';
 import { authenticate } from '../connect/authenticate.ts';
 import { workerIn } from '../security/certificate.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
@@ -9,14 +9,15 @@ import type { Connection, Transport } from '../transports/transport.ts';
 import { INSPECTOR_CLAIM, type Question } from './responder.ts';
 import { jsonSink, sendJson } from './frames.ts';
 import { MAX_REPORT_BYTES } from './limits.ts';
-import type { WorkerReport } from './report.ts';
 
 const decoder = new TextDecoder();
+const encoder = new TextEncoder();
 
 /** What an agent answers. */
 export interface Reply {
   readonly view?: View;
-  readonly report?: WorkerReport;
+  /** To be read with `readReport`. */
+  readonly report?: unknown;
 }
 
 export interface VisitOptions {
@@ -28,6 +29,13 @@ export interface VisitOptions {
 interface Waiter {
   resolve(reply: Reply): void;
   reject(error: unknown): void;
+}
+
+/** Of what a worker says nothing is believed that others cannot use. */
+function replyOf(given: unknown): Reply {
+  const { view, report } = (given ?? {}) as { readonly view?: unknown; readonly report?: unknown };
+  const known = view === undefined ? undefined : decodeView(encoder.encode(JSON.stringify(view)));
+  return { ...(known === undefined ? {} : { view: known }), ...(report === undefined ? {} : { report }) };
 }
 
 /** States: *open* → *closed* (either side hung up; every question that waits is rejected). */
@@ -46,7 +54,7 @@ export class Visit {
     connection.attach(
       jsonSink(
         MAX_REPORT_BYTES,
-        (reply) => this.waiting.shift()?.resolve(reply as Reply),
+        (reply) => this.waiting.shift()?.resolve(replyOf(reply)),
         (error) => this.closed(error),
       ),
     );
