@@ -15,3 +15,7 @@ export const MAX_PENDING_CALLS = 65_536;
 export const MIN_PIECE_CHARS = 1_048_576;
 /** Classes of errors of one function that metrics keep apart: codes are few, but handlers throw classes of their own. */
 export const MAX_OUTCOMES = 32;
+/** Connections of the server of metrics at once: it must not take the files of a worker whose strangers say nothing. */
+export const MAX_CONNECTIONS = 64;
+/** A scraper says what it wants at once: who has not by then is hung up on. */
+export const REQUEST_MS = 5_000;

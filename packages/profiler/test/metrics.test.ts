@@ -152,6 +152,26 @@ describe('metrics', () => {
     await server.close();
     socket.destroy();
   });
+
+  it('take no more connections than a few, and hang up on who says nothing', async () => {
+    const [first] = await pair();
+    const server = await serveMetrics({ agent: first, port: 0 });
+    servers.push(server);
+    let closed = 0;
+    const silent = Array.from({ length: 300 }, () =>
+      connect(Number(new URL(server.url).port), '127.0.0.1')
+        .resume()
+        .on('error', () => undefined)
+        .on('close', () => closed++),
+    );
+    try {
+      await expect.poll(() => closed, { timeout: 4_000 }).toBeGreaterThanOrEqual(236);
+      await expect.poll(() => closed, { timeout: 15_000 }).toBe(300);
+      expect((await fetch(server.url)).status).toBe(200);
+    } finally {
+      for (const socket of silent) socket.destroy();
+    }
+  }, 25_000);
 });
 
 /** What a server answers to `request`, written as it stands. */

@@ -1,4 +1,5 @@
 /** @file What the server of the live page answers, over real sockets; the looks are the test's. */
+import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { GroupLook } from '@backwire/rpc/internal';
 import { serveDashboard, type Dashboard } from './server.ts';
@@ -73,6 +74,28 @@ describe('a request', () => {
     expect(await response.text()).toBe('');
     expect(looks).toBe(0);
   });
+
+  it('that never comes is not waited for, and others are answered', async () => {
+    const url = await serve(() => Promise.reject(new Error('nobody looks')));
+    const port = Number(new URL(url).port);
+    let closed = 0;
+    const silent = Array.from({ length: 200 }, (_, i) => {
+      const socket = connect(port, '127.0.0.1', () => {
+        if (i % 2 === 0) socket.write('GET / HTTP/1.1\r\n');
+      });
+      return socket
+        .resume()
+        .on('error', () => undefined)
+        .on('close', () => closed++);
+    });
+    try {
+      // More than it takes, and those that it took when their time is over.
+      await expect.poll(() => closed, { timeout: 15_000 }).toBe(200);
+      expect((await fetch(url)).status).toBe(200);
+    } finally {
+      for (const socket of silent) socket.destroy();
+    }
+  }, 20_000);
 
   it('without the token is told nothing, whatever it wants', async () => {
     const url = await serve(() => Promise.reject(new Error('nobody looks')));

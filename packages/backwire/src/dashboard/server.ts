@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { RpcError } from '@backwire/rpc';
 import { newToken, plainText, type Inspector } from '@backwire/rpc/internal';
-import { MAX_PAGES, MAX_UNSENT_BYTES } from '../inspect/limits.ts';
+import { MAX_CONNECTIONS, MAX_PAGES, MAX_UNSENT_BYTES, REQUEST_MS } from '../inspect/limits.ts';
 import { PACKAGE_FOLDER } from '../package-folder.ts';
 import { History } from './history.ts';
 
@@ -52,11 +52,18 @@ const HEADERS = {
 export async function serveDashboard(options: DashboardOptions): Promise<Dashboard> {
   const token = newToken();
   const pages = new Pages(options.inspector, options.intervalMs);
-  const server = createServer((request, response) => {
+  const limits = {
+    headersTimeout: REQUEST_MS,
+    requestTimeout: REQUEST_MS,
+    connectionsCheckingInterval: REQUEST_MS / 5,
+  };
+  const server = createServer(limits, (request, response) => {
     const file = allowed(request, token);
     if (file === EVENTS && request.method === 'GET') pages.open(response);
     else send(request, response, file);
   });
+  // Whoever is on this machine may connect, and say nothing.
+  server.maxConnections = MAX_CONNECTIONS;
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause) => {
       const text = `port ${options.port} cannot be had on 127.0.0.1: ${cause.message}; without --port any free one is taken`;
@@ -129,8 +136,8 @@ class Pages {
       this.all.delete(response);
       if (this.all.size === 0) this.rest();
     });
-    write(response, 'past', this.history.past);
-    if (this.lost !== undefined) write(response, 'lost', this.lost);
+    response.write(eventText('past', this.history.past));
+    if (this.lost !== undefined) response.write(eventText('lost', this.lost));
     if (this.timer === undefined) {
       this.timer = setInterval(() => void this.look(), this.history.intervalMs);
       void this.look();
@@ -167,12 +174,13 @@ class Pages {
   }
 
   private tell(event: string, data: unknown): void {
-    for (const response of this.all) if (response.writableLength < MAX_UNSENT_BYTES) write(response, event, data);
+    const text = eventText(event, data);
+    for (const response of this.all) if (response.writableLength < MAX_UNSENT_BYTES) response.write(text);
   }
 }
 
 /** All that a page is told goes by here. Names come from other machines: none of them may turn a line of the page around. */
-function write(response: ServerResponse, event: string, data: unknown): void {
+function eventText(event: string, data: unknown): string {
   const text = JSON.stringify(data, (_, value: unknown) => (typeof value === 'string' ? plainText(value) : value));
-  response.write(`event: ${event}\ndata: ${text}\n\n`);
+  return `event: ${event}\ndata: ${text}\n\n`;
 }

@@ -10,6 +10,7 @@ import {
   type Observers,
 } from '@backwire/rpc/internal';
 import { ASYNC_DISPOSE } from '@backwire/tensor/internal';
+import { MAX_CONNECTIONS, REQUEST_MS } from '../limits.ts';
 import { CallHistograms } from './call-histograms.ts';
 import { PROMETHEUS_TYPE, prometheusText } from './prometheus.ts';
 
@@ -86,13 +87,19 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
   if (http === undefined) throw new RpcError('failed-precondition', 'there is no HTTP server here; use metricsText()');
   measureCalls(agent);
   let known: ReadonlySet<string> | undefined;
-  const server = http.createServer((request, response) => {
+  const limits = {
+    headersTimeout: REQUEST_MS,
+    requestTimeout: REQUEST_MS,
+    connectionsCheckingInterval: REQUEST_MS / 5,
+  };
+  const server = http.createServer(limits, (request, response) => {
     if (known !== undefined && !comesByName(request.headers.host, known)) {
       response.writeHead(403).end('not by this name\n');
       return;
     }
     answer(agent, request, response);
   });
+  server.maxConnections = MAX_CONNECTIONS;
   await new Promise<void>((resolve, reject) => {
     const failed = (cause: Error): void =>
       reject(new RpcError('unavailable', `metrics cannot be served on ${host}:${port}`, { cause }));
