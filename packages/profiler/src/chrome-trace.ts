@@ -1,6 +1,7 @@
 /** @file Profiles as Chrome trace events: one process row per worker, overlapping events on lanes, arrows from callers to handlers and back. */
 import { alignClocks, type ClockLink, type ClockOffset } from './clock.ts';
 import { REMOTE_OP, type RecordedEvent } from './events.ts';
+import { Lanes } from './lanes.ts';
 
 /** The JSON object that ui.perfetto.dev and chrome://tracing open. */
 export interface ChromeTrace {
@@ -204,29 +205,4 @@ function placeAll(bars: readonly Bar[], rows: Map<number, Lanes>): number[] {
     laneOf[index] = lanes.place(bar.ts, bar.ts + bar.dur, laneOf[bar.inside] ?? 0);
   }
   return laneOf;
-}
-
-/** Rows on which intervals lie beside or inside each other, never across. Intervals come in order of their start. */
-class Lanes {
-  /** The ends of the open intervals of each lane, outermost first. */
-  private readonly open: number[][] = [];
-
-  get count(): number {
-    return this.open.length;
-  }
-
-  place(start: number, end: number, wished: number): number {
-    const order = [wished, ...this.open.keys()];
-    for (const lane of order) {
-      const ends = this.open[lane];
-      if (ends === undefined) continue;
-      while (ends.length > 0 && (ends.at(-1) ?? 0) <= start) ends.pop();
-      const innermost = ends.at(-1);
-      if (innermost === undefined || end <= innermost) {
-        ends.push(end);
-        return lane;
-      }
-    }
-    return this.open.push([end]) - 1;
-  }
 }

@@ -6,6 +6,8 @@ export const MAX_EVENTS = 1_000_000;
 export const MAX_EVENTS_PER_REPLY = 10_000;
 /** Characters of an event's name; keys nest over hops and must not grow without end. */
 export const MAX_NAME_CHARS = 4_096;
+/** Characters to which the cells of a table are made equally wide: one name that is longer would make every row as long, and the text longer than a string may be. */
+export const MAX_PADDED = 160;
 /** Dimensions of a shape, and shapes of an event, that are taken from a peer. */
 export const MAX_SHAPES = 64;
 export const MAX_DIMS = 64;

@@ -125,3 +125,20 @@ describe('arrows of a merged trace', () => {
     expect(mergeChromeTraces([bare])).toEqual(trace);
   });
 });
+
+describe('events that are no events', () => {
+  const merged = (event: object): object[] => mergeChromeTraces([{ traceEvents: [event] }]).traceEvents;
+
+  it('of a worker without a number are refused by their place', () => {
+    for (const pid of ['__proto__', {}, null, NaN])
+      expect(() => merged({ ph: 'M', name: 'process_name', pid, args: { name: 'evil' } })).toThrow(
+        /^mergeChromeTraces\(\): event 0 of trace 0 has .* for pid$/,
+      );
+  });
+
+  it('that name it by no text, or lead nowhere, are left out', () => {
+    for (const name of [{ toString: null }, 5, undefined])
+      expect(merged({ ph: 'M', name: 'process_name', pid: 1, args: { name } })).toEqual([]);
+    for (const pid of [{}, Symbol('x'), null]) expect(merged({ ph: 's', id: {}, name: 'request', pid })).toEqual([]);
+  });
+});

@@ -56,11 +56,12 @@ function take(
       const { name, cat, ts, dur, pid } = event;
       const { flow, ...args } = event.args ?? {};
       const index = bars.push({ name, cat, ...span(ts, dur, -offsetUs), pid, args, inside: -1 }) - 1;
-      if (cat === 'rpc' || cat === 'handler') byPlace.set(placeOf(event), index);
+      const place = placeOf(event);
+      if (place !== '' && (cat === 'rpc' || cat === 'handler')) byPlace.set(place, index);
       if (typeof flow === 'number') (cat === 'rpc' ? calls : handlers).set(flow, index);
     } else if (event.ph === 'M' && event.name === 'process_name') {
-      const name = String(event.args?.['name']);
-      if (name !== unnamed(event.pid)) names.set(event.pid, name);
+      const name = event.args?.['name'];
+      if (typeof name === 'string' && name !== unnamed(event.pid)) names.set(event.pid, name);
     }
   }
   if (calls.size === 0) takeByPlace(events, byPlace, arrows);
@@ -84,8 +85,9 @@ function takeByPlace(events: readonly TraceEvent[], byPlace: ReadonlyMap<string,
   }
 }
 
+/** '' for one that is nowhere: what an arrow says may be anything. */
 function placeOf({ pid, tid, ts }: TraceEvent): string {
-  return `${pid} ${tid} ${ts}`;
+  return [pid, tid, ts].map(Number.isFinite).includes(false) ? '' : `${pid} ${tid} ${ts}`;
 }
 
 const TAKES = 'mergeChromeTraces() takes a list of traces, as toChromeTrace() makes them';
@@ -108,7 +110,8 @@ function checkEvent(event: unknown, at: number, trace: number): void {
     throw new TypeError(`mergeChromeTraces(): event ${at} of trace ${trace} ${wrong}`);
   };
   if (typeof event !== 'object' || event === null) return refuse(`is ${show(event)}`);
-  const { ph, ts, dur, pid } = event as Partial<TraceEvent>;
+  const { ph, name, ts, dur, pid } = event as Partial<TraceEvent>;
+  if (ph === 'M' && name === 'process_name' && !Number.isFinite(pid)) refuse(`has ${show(pid)} for pid`);
   if (ph !== 'X') return;
   if (!Number.isFinite(ts)) refuse(`has ${show(ts)} for ts`);
   if (!Number.isFinite(dur) || (dur as number) < 0) refuse(`has ${show(dur)} for dur`);

@@ -70,6 +70,13 @@ describe('Summary', () => {
     expect(table.split('\n')).toHaveLength(4);
   });
 
+  it('has a table where one name of many is long', () => {
+    const many = Array.from({ length: 150_000 }, (_, i) => op(i === 0 ? 'x'.repeat(4_096) : `n${i}`, i, 1));
+    const lines = new Summary(many).table().split('\n');
+    expect(lines).toHaveLength(150_003);
+    expect(lines.filter((line) => line.length > 300)).toHaveLength(1);
+  });
+
   it('has a table of nothing', () => {
     expect(new Summary([]).table()).toContain('Name');
   });

@@ -1,7 +1,7 @@
 /** @file Events of the same name added up, and the table of them. */
 import { invalidArgument, optionNames, plainText, refuseUnknown, show } from '@backwire/rpc/internal';
 import type { RecordedEvent } from './events.ts';
-import { MAX_EVENTS, MAX_EVENTS_PER_REPLY } from './limits.ts';
+import { MAX_EVENTS, MAX_EVENTS_PER_REPLY, MAX_PADDED } from './limits.ts';
 
 export interface SummaryOptions {
   /** Whether the same name on two workers is one row or two. @default 'name' */
@@ -120,11 +120,11 @@ export function formatBytes(bytes: number): string {
   return `${bytes} b`;
 }
 
-/** Columns padded to their widest cell: the first to the left, the others to the right, a rule under the header. */
+/** Columns padded to their widest cell, of names only as far as most of them reach: the first to the left, the others to the right, a rule under the header. */
 function layOut(rows: readonly (readonly string[])[]): string {
   // There may be more rows than a function takes arguments.
   const widths = (rows[0] ?? []).map((_, column) =>
-    rows.reduce((widest, row) => Math.max(widest, row[column]?.length ?? 0), 0),
+    rows.reduce((widest, row) => Math.max(widest, Math.min(row[column]?.length ?? 0, MAX_PADDED)), 0),
   );
   const lines = rows.map((row) =>
     row
