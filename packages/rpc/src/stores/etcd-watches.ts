@@ -4,8 +4,10 @@ import { revisionOf, type EtcdApi, type EtcdEvent } from './etcd-api.ts';
 import type { StoreEvent } from './store.ts';
 import { WatchQueue } from './watch-queue.ts';
 
-/** Between two tries to watch. */
+/** Between two tries to watch: short at first, and after a watch that has lasted. */
 const RETRY_MS = 200;
+const LONGEST_RETRY_MS = 2_000;
+const LASTING_MS = 5_000;
 /** A watch that is not in force after so long is tried again, elsewhere if there is more than one endpoint. */
 const IN_FORCE_MS = 5_000;
 /** Streams of single keys in one folder; one more, and the folder is followed instead, for all that come after. */
@@ -114,6 +116,7 @@ export class EtcdWatches {
     const { prefix, stop, followers } = stream;
     const { signal } = stop;
     let broken = false;
+    let pauseMs = RETRY_MS;
     let attempt = new AbortController();
     let late: NodeJS.Timeout | undefined;
     const end = (): void => attempt.abort();
@@ -140,14 +143,19 @@ export class EtcdWatches {
     while (!signal.aborted) {
       attempt = new AbortController();
       late = setTimeout(end, IN_FORCE_MS);
+      const began = performance.now();
       await api.watch(range(prefix), onReady, onEvents, attempt.signal).catch(() => undefined);
       clearTimeout(late);
       broken = true;
+      const lasted = stream.isInForce && performance.now() - began > LASTING_MS;
       stream.isInForce = false;
       onEnd();
       // Whoever waits for it goes on, and is told to list again when there is one.
       inForce();
-      if (!signal.aborted) await sleep(RETRY_MS);
+      // What ends every watch, or refuses it, a proxy or a user without the right, is not to be asked by all workers at every moment.
+      if (lasted) pauseMs = RETRY_MS;
+      if (!signal.aborted) await sleep(pauseMs);
+      pauseMs = Math.min(2 * pauseMs, LONGEST_RETRY_MS);
     }
     inForce();
   }

@@ -63,3 +63,24 @@ test('one that cannot do it for long fails with what etcd said', async () => {
   expect(asked.length).toBe(6);
   refuse(0);
 });
+
+test('one that ends every watch is asked for another less and less often', async () => {
+  let watches = 0;
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      if (request.url !== '/v3/watch') return response.end(JSON.stringify({ header: { revision: '5' } }));
+      watches++;
+      return response.end(`${JSON.stringify({ result: { created: true, header: { revision: '5' } } })}\n`);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanups.push(() => server.close());
+  const store = await etcdStore({ endpoints: [`http://127.0.0.1:${(server.address() as AddressInfo).port}`] });
+  cleanups.push(() => store.close());
+  const events = store.watch('view')[Symbol.asyncIterator]();
+  expect((await events.next()).value).toMatchObject({ type: 'resync' });
+  await new Promise((resolve) => setTimeout(resolve, 4_000));
+  // 0, 0.2, 0.6, 1.4, 3.0 s, and so on every two.
+  expect(watches).toBeLessThan(8);
+  expect(watches).toBeGreaterThan(3);
+});
