@@ -374,9 +374,9 @@ export class HostGroup {
         }
         if (awayMs > WAIT_NOTICE_MS && !isTold) {
           isTold = true;
-          const patience = `the group ends if it does not in ${STORE_GRACE_MS / 1000} s`;
+          const patience = `the group ends if that lasts ${STORE_GRACE_MS / 1000} s`;
           this.options.say(
-            `backwire: the group's store${whose(this.options)} does not answer; ${patience}: ${messageOf(error)}`,
+            `backwire: the group's store${whose(this.options)} cannot be used; ${patience}: ${messageOf(error)}`,
           );
         }
       }
