@@ -3,12 +3,12 @@ import { compileFunction } from 'node:vm';
 import * as bw from '../src/index.ts';
 import type { Outcome, Refusal, Seen } from './outcome.ts';
 import { isInput, type Arg, type Line, type Program, type Statement } from './program.ts';
-import { backward, filled, makeInput, plateau, rates, secondly, weights } from './values.ts';
+import { backward, filled, followed, makeInput, plateau, rates, secondly, weights } from './values.ts';
 
 type Body = (...args: unknown[]) => unknown;
 
 /** What the texts of statements may call. */
-const SCOPE = { bw, nn: bw.nn, optim: bw.optim, backward, weights, filled, secondly, rates, plateau };
+const SCOPE = { bw, nn: bw.nn, optim: bw.optim, backward, weights, filled, secondly, rates, plateau, followed };
 const bodies = new Map<string, { readonly run: Body; readonly takes: number }>();
 
 /** The text of a statement as a function of its arguments: what is printed is what runs. */

@@ -276,4 +276,12 @@ export const VALUES: readonly Explanation[] = [
       );
     },
   },
+  {
+    name: 'sequences of sequences',
+    reason:
+      'a SequentialLR within another begins where its turn begins; PyTorch counts the first step of one that is first twice, and has no way to begin later ones',
+    holds: ({ program, difference }) =>
+      /^(value|accepts|refuses)$/.test(difference.kind) &&
+      someStatement(program, (line) => (line.ts.match(/new optim\.lrScheduler\.SequentialLR/g)?.length ?? 0) > 1),
+  },
 ];

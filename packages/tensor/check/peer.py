@@ -128,6 +128,39 @@ def plateau(metrics, **options):
     return torch.tensor(rows, dtype=torch.float64)
 
 
+def followed(make, kind, reload, metrics):
+    """
+    The rates, momenta and last rates of both groups at each of 14 steps of a schedule. Before step `reload` the state dicts of the
+    optimiser and of the schedule go into a new optimiser and its new schedule, which go on.
+    """
+
+    def begin():
+        params = [torch.zeros(1, requires_grad=True) for _ in range(2)]
+        options = {} if kind == "Adam" else {"momentum": 0.9}
+        optimizer = getattr(torch.optim, kind)([{"params": params[:1]}, {"params": params[1:], "lr": 0.05}], lr=0.1, **options)
+        return optimizer, make(optimizer)
+
+    optimizer, scheduler = begin()
+
+    def seen():
+        rates = [v for group in optimizer.param_groups for v in (group["lr"], group["betas"][0] if kind == "Adam" else group["momentum"])]
+        return rates + list(scheduler.get_last_lr())
+
+    rows = [seen()]
+    for i in range(14):
+        if i == reload:
+            saved = deepcopy(optimizer.state_dict()), deepcopy(scheduler.state_dict())
+            optimizer, scheduler = begin()
+            optimizer.load_state_dict(saved[0])
+            scheduler.load_state_dict(saved[1])
+        if metrics is None:
+            scheduler.step()
+        else:
+            scheduler.step(metrics[i])
+        rows.append(seen())
+    return torch.tensor(rows, dtype=torch.float64)
+
+
 class Mode:
     """Whether programs run as they are, in double precision, or in double precision with rounding errors put in."""
 
@@ -158,7 +191,7 @@ def noise(t, eps):
 
 SCOPE = {
     "torch": torch, "F": F, "nn": torch.nn, "optim": torch.optim, "backward": backward, "weights": weights, "filled": filled,
-    "aten": torch.ops.aten, "no_grad": no_grad, "key": key, "put": put, "secondly": secondly, "rates": rates, "plateau": plateau, "lr_scheduler": torch.optim.lr_scheduler, "attention": attention, "deepcopy": deepcopy, "pattern": pattern,
+    "aten": torch.ops.aten, "no_grad": no_grad, "key": key, "put": put, "secondly": secondly, "rates": rates, "plateau": plateau, "followed": followed, "lr_scheduler": torch.optim.lr_scheduler, "attention": attention, "deepcopy": deepcopy, "pattern": pattern,
 }
 compiled = {}
 

@@ -105,3 +105,49 @@ export function plateau(metrics: readonly number[], options: object): bw.Tensor 
   });
   return bw.tensor(rows, { dtype: 'float64' });
 }
+
+/** What `followed` needs of a schedule. */
+interface Schedule {
+  step(metric?: number): void;
+  getLastLr(): readonly number[];
+  stateDict(): Record<string, unknown>;
+  loadStateDict(saved: Readonly<Record<string, unknown>>): void;
+}
+
+/**
+ * The rates, momenta and last rates of both groups at each of 14 steps of a schedule. Before step `reload` the state dicts of the
+ * optimiser and of the schedule go into a new optimiser and its new schedule, which go on.
+ */
+export function followed(
+  make: (optimizer: bw.optim.Optimizer) => Schedule,
+  kind: 'SGD' | 'Adam' | 'RMSprop',
+  reload?: number,
+  metrics?: readonly number[],
+): bw.Tensor {
+  const begin = (): [bw.optim.Optimizer, Schedule] => {
+    const [a, b] = [bw.zeros([1], { requiresGrad: true }), bw.zeros([1], { requiresGrad: true })];
+    const options = kind === 'Adam' ? { lr: 0.1 } : { lr: 0.1, momentum: 0.9 };
+    const optimizer = new bw.optim[kind]([{ params: [a] }, { params: [b], lr: 0.05 }], options);
+    return [optimizer, make(optimizer)];
+  };
+  let [optimizer, scheduler] = begin();
+  const seen = (): number[] => [
+    ...optimizer.paramGroups.flatMap(({ lr, betas, momentum }) => [
+      lr,
+      (betas as number[] | undefined)?.[0] ?? (momentum as number),
+    ]),
+    ...scheduler.getLastLr(),
+  ];
+  const rows = [seen()];
+  for (let i = 0; i < 14; i++) {
+    if (i === reload) {
+      const saved = [optimizer.stateDict(), scheduler.stateDict()] as const;
+      [optimizer, scheduler] = begin();
+      optimizer.loadStateDict(saved[0]);
+      scheduler.loadStateDict(saved[1]);
+    }
+    scheduler.step(metrics?.[i]);
+    rows.push(seen());
+  }
+  return bw.tensor(rows, { dtype: 'float64' });
+}

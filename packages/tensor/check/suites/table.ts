@@ -6,6 +6,7 @@ import { operationSuite } from './operations.ts';
 import { optimizerSuite } from './optimizers.ts';
 import { secondSuite } from './second.ts';
 import { portedSuite } from './ported.ts';
+import { scheduleSuite } from './schedules.ts';
 import type { Suite } from './suite.ts';
 import { thresholdSuite } from './thresholds.ts';
 import { viewSuite } from './views.ts';
@@ -20,4 +21,5 @@ export const suites: readonly Suite[] = [
   optimizerSuite,
   thresholdSuite,
   portedSuite,
+  scheduleSuite,
 ];

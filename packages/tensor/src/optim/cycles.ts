@@ -159,6 +159,9 @@ const CYCLIC = optionNames<CyclicOptions>()(
 );
 const MODES: readonly unknown[] = ['triangular', 'triangular2', 'exp_range'];
 
+/** Of each group. */
+type Limits = Record<'maxLr' | 'baseMomentum' | 'maxMomentum', readonly number[]>;
+
 /** Raises the learning rate from a least to a largest and lowers it again, in cycles without an end. */
 export class CyclicLR extends LRScheduler {
   private readonly total: number;
@@ -167,6 +170,8 @@ export class CyclicLR extends LRScheduler {
   /** The factor of the heights, by the cycle and the count of steps. */
   private readonly scale: (cycle: number, steps: number) => number;
   private readonly cycles: boolean;
+  /** Between what the groups go; another schedule of the optimiser may have noted something else in them. */
+  private limits: Limits;
 
   constructor(optimizer: Scheduled, options: CyclicOptions) {
     super(optimizer);
@@ -182,12 +187,34 @@ export class CyclicLR extends LRScheduler {
     this.up = stepSizeUp / this.total;
     this.scale = scaleOf(options);
     this.cycles = cycleMomentum;
-    for (const [i, group] of optimizer.paramGroups.entries()) {
-      group['maxLr'] = at(maxLr, i);
-      if (cycleMomentum) noteMomenta(group, at(baseMomentum, i), at(maxMomentum, i));
-    }
+    const each = (values: number | readonly number[]): number[] => optimizer.paramGroups.map((_, i) => at(values, i));
+    this.limits = { maxLr: each(maxLr), baseMomentum: each(baseMomentum), maxMomentum: each(maxMomentum) };
+    if (cycleMomentum)
+      for (const [i, group] of optimizer.paramGroups.entries())
+        noteMomenta(group, at(baseMomentum, i), at(maxMomentum, i));
     this.startFrom(optimizer.paramGroups.map((_, i) => at(baseLr, i)));
     this.begin();
+  }
+
+  override stateDict(): Record<string, unknown> {
+    const { maxLr, baseMomentum, maxMomentum } = this.limits;
+    const limits = { maxLr: [...maxLr], baseMomentum: [...baseMomentum], maxMomentum: [...maxMomentum] };
+    return { ...super.stateDict(), ...limits };
+  }
+
+  override loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    const limits = { ...this.limits };
+    for (const name of Object.keys(limits) as (keyof Limits)[]) {
+      const values = saved[name];
+      // States of earlier versions are without.
+      if (values === undefined) continue;
+      if (!Array.isArray(values) || values.length !== limits[name].length)
+        throw new RangeError(`loaded state does not fit CyclicLR: ${name} is not ${limits[name].length} numbers`);
+      checkNumbers({ [name]: values }, 'loaded state of CyclicLR');
+      limits[name] = [...(values as number[])];
+    }
+    super.loadStateDict(saved);
+    this.limits = limits;
   }
 
   protected rates(): number[] {
@@ -197,14 +224,19 @@ export class CyclicLR extends LRScheduler {
     const height = part <= this.up ? part / this.up : (part - 1) / (this.up - 1);
     const scale = this.scale(cycle, steps);
     const groups = this.optimizer.paramGroups;
-    const rates = groups.map((_, i) => this.base(i) + (this.note(i, 'maxLr') - this.base(i)) * height * scale);
+    const rates = groups.map((_, i) => this.base(i) + (this.limit(i, 'maxLr') - this.base(i)) * height * scale);
     if (!this.cycles) return rates;
     const momenta = groups.map((_, i) => {
-      const most = this.note(i, 'maxMomentum');
-      return most - (most - this.note(i, 'baseMomentum')) * height * scale;
+      const most = this.limit(i, 'maxMomentum');
+      return most - (most - this.limit(i, 'baseMomentum')) * height * scale;
     });
     for (const [i, momentum] of momenta.entries()) setMomentum(groups[i]!, momentum);
     return rates;
+  }
+
+  /** That of a group that was added later is what it was given. */
+  private limit(i: number, name: keyof Limits): number {
+    return this.limits[name][i] ?? this.note(i, name);
   }
 }
 

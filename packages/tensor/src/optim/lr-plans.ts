@@ -114,7 +114,10 @@ export class ReduceLROnPlateau {
   }
 }
 
-/** One scheduler after the other: each from its milestone on, as if it began there; a MultiplicativeLR from the rate that it finds. */
+/**
+ * One scheduler after the other: each from its milestone on, as if it began there; a MultiplicativeLR from the rate that it finds. One of
+ * them may be a sequence itself.
+ */
 export class SequentialLR extends LRScheduler {
   private readonly schedulers: readonly LRScheduler[];
   private readonly milestones: readonly number[];
@@ -129,20 +132,28 @@ export class SequentialLR extends LRScheduler {
     this.schedulers = schedulers;
     this.milestones = milestones;
     // Each has set rates when it was made: those of the first count.
-    this.setInitial();
-    const [first] = schedulers as [LRScheduler];
-    if (!(first instanceof MultiplicativeLR)) restart(first);
+    this.startAgain();
+  }
+
+  /** Goes back to where it began. */
+  startAgain(): void {
+    const first = this.schedulers[this.placeAt(0)] as LRScheduler;
+    this.setRates((i) => this.note(i, 'initialLr'));
+    // A product has no factor yet where nothing came before it.
+    if (first instanceof MultiplicativeLR) first.lastEpoch = 0;
+    else restart(first);
     this.lastEpoch = 0;
     this.set(this.currentLrs());
   }
 
   override step(): void {
     const next = this.lastEpoch + 1;
-    const at = this.milestones.filter((milestone) => milestone <= next).length;
+    const at = this.placeAt(next);
     const scheduler = this.schedulers[at] as LRScheduler;
     if (at > 0 && this.milestones[at - 1] === next) {
       // A product goes on from the rate that there is, as in PyTorch.
-      if (!(scheduler instanceof MultiplicativeLR)) this.setInitial();
+      if (!(scheduler instanceof MultiplicativeLR))
+        this.setRates((i) => scheduler.baseLrs[i] ?? this.note(i, 'initialLr'));
       restart(scheduler);
     } else scheduler.step();
     this.lastEpoch = next;
@@ -164,14 +175,24 @@ export class SequentialLR extends LRScheduler {
     return this.currentLrs();
   }
 
-  private setInitial(): void {
+  /** Which of the schedulers step `step` belongs to. */
+  private placeAt(step: number): number {
+    return this.milestones.filter((milestone) => milestone <= step).length;
+  }
+
+  /** All groups have their rates, or none has another. */
+  private setRates(rateOf: (group: number) => number): void {
     const groups = this.optimizer.paramGroups;
-    const began = groups.map((_, i) => this.note(i, 'initialLr'));
-    for (const [i, lr] of began.entries()) groups[i]!.lr = lr;
+    const rates = groups.map((_, i) => rateOf(i));
+    for (const [i, lr] of rates.entries()) groups[i]!.lr = lr;
   }
 }
 
 function restart(scheduler: LRScheduler): void {
+  if (scheduler instanceof SequentialLR) {
+    scheduler.startAgain();
+    return;
+  }
   scheduler.lastEpoch = -1;
   scheduler.step();
 }

@@ -158,6 +158,30 @@ describe('schedules', () => {
     for (const [i, rate] of [0.01, 0.055, 0.01, 0.01, 0.01].entries()) expect(seen[i]).toBeCloseTo(rate, 12);
   });
 
+  it('that end at nothing end there, whose state can be loaded', () => {
+    for (let totalIters = 1; totalIters < 40; totalIters++) {
+      const o = sgd();
+      const schedule = new L.LinearLR(o, { endFactor: 0, totalIters });
+      for (let i = 0; i < totalIters; i++) schedule.step();
+      // Rounding led to -7e-18.
+      expect(ratesOf(o)[0]).toBeGreaterThanOrEqual(0);
+      expect(ratesOf(o)[0]).toBeLessThan(1e-12);
+      sgd().loadStateDict(o.stateDict());
+    }
+  });
+
+  it('that are cyclic go on between the rates of a loaded state', () => {
+    const made = (maxLr: number): optim.lrScheduler.CyclicLR =>
+      new L.CyclicLR(sgd(), { baseLr: 1, maxLr, stepSizeUp: 1 });
+    const [schedule, saved] = [made(2), made(3).stateDict()];
+    for (const wrong of [{ maxLr: 3 }, { maxLr: [1, 2] }, { maxMomentum: ['0.9'] }])
+      expect(() => schedule.loadStateDict({ ...saved, lastEpoch: 7, ...wrong })).toThrow(/CyclicLR: max/);
+    expect(schedule.lastEpoch).toBe(0);
+    schedule.loadStateDict(saved);
+    schedule.step();
+    expect(schedule.getLastLr()).toEqual([3]);
+  });
+
   it('say which setting makes none', () => {
     const o = sgd();
     const cyclic = (more: object) => () => new L.CyclicLR(o, { baseLr: 1, maxLr: 2, ...more });
@@ -251,6 +275,56 @@ describe('schedules of schedules', () => {
     for (const [step, rate] of rates.entries()) {
       if (step > 0) schedule.step();
       expect(schedule.getLastLr()[0]).toBeCloseTo(rate, 12);
+    }
+  });
+
+  type Sequence = (o: optim.Optimizer) => optim.lrScheduler.SequentialLR;
+  // What PyTorch 2.13 sets, but for the last: its sequences are not made to be in others.
+  it.each<[string, Sequence, readonly number[]]>([
+    [
+      'with a milestone at the beginning begins with the second',
+      (o) => new L.SequentialLR(o, [new L.ConstantLR(o, { factor: 0.1 }), new L.ExponentialLR(o, 0.5)], [0]),
+      [1, 0.5, 0.25, 0.125],
+    ],
+    [
+      'of cycles leaves each between its own rates',
+      (o) => {
+        const first = new L.CyclicLR(o, { baseLr: 0.1, maxLr: 0.5, stepSizeUp: 2 });
+        return new L.SequentialLR(o, [first, new L.CyclicLR(o, { baseLr: 0.2, maxLr: 2, stepSizeUp: 1 })], [2]);
+      },
+      [0.1, 0.3, 0.2, 2, 0.2],
+    ],
+    [
+      'leaves OneCycleLR the largest rate that it was given',
+      (o) => {
+        const first = new L.OneCycleLR(o, { maxLr: 2, totalSteps: 9 });
+        return new L.SequentialLR(o, [first, new L.CyclicLR(o, { baseLr: 0.2, maxLr: 1, stepSizeUp: 1 })], [3]);
+      },
+      [0.08, 1.3027164704691998, 1.9888308709018234, 0.2, 1],
+    ],
+    [
+      'begins each with the rates with which that was made',
+      (o) => {
+        const parts = [new L.LinearLR(o, { startFactor: 0.5, totalIters: 2 }), new L.StepLR(o, 2)];
+        return new L.SequentialLR(o, [...parts, new L.OneCycleLR(o, { maxLr: 2, totalSteps: 9 })], [2, 4]);
+      },
+      [0.04, 0.06, 1, 1, 0.08],
+    ],
+    [
+      'may be in another, and begins where its turn begins',
+      (o) => {
+        const inner = (): optim.lrScheduler.SequentialLR =>
+          new L.SequentialLR(o, [new L.ConstantLR(o, { factor: 0.5 }), new L.ExponentialLR(o, 0.9)], [2]);
+        return new L.SequentialLR(o, [inner(), inner()], [4]);
+      },
+      [0.5, 0.5, 1, 0.9, 0.5, 0.5, 1, 0.9, 0.81],
+    ],
+  ])('SequentialLR %s', (_, make, rates) => {
+    const o = sgd();
+    const schedule = make(o);
+    for (const [step, rate] of rates.entries()) {
+      if (step > 0) schedule.step();
+      expect([step, ratesOf(o)[0]]).toEqual([step, expect.closeTo(rate, 12)]);
     }
   });
 

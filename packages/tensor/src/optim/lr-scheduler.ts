@@ -279,7 +279,8 @@ export class LinearLR extends BySettings<LinearOptions> {
     if (lastEpoch === 0) return this.scaled(startFactor);
     if (lastEpoch > totalIters) return this.currentLrs();
     const way = endFactor - startFactor;
-    return this.scaled(1 + way / (totalIters * startFactor + (lastEpoch - 1) * way));
+    // Rounding must not lead below zero, which no optimiser takes for a rate.
+    return this.scaled(Math.max(0, 1 + way / (totalIters * startFactor + (lastEpoch - 1) * way)));
   }
 }
 
