@@ -8,7 +8,7 @@ import { checkShape, sizeOf } from './shape.ts';
 import { storageFromBytes } from './storage.ts';
 import { Tensor } from './tensor.ts';
 
-const NAMES: Readonly<Partial<Record<DType, string>>> = {
+const NAMES: Readonly<Record<DType, string>> = {
   float64: 'F64',
   float32: 'F32',
   float16: 'F16',
@@ -19,8 +19,13 @@ const NAMES: Readonly<Partial<Record<DType, string>>> = {
   int8: 'I8',
   uint8: 'U8',
   bool: 'BOOL',
+  complex64: 'C64',
 };
 const DTYPES = new Map(Object.entries(NAMES).map(([dtype, name]) => [name, dtype as DType]));
+/** What the format has beside them. */
+const OTHERS: ReadonlySet<string> = new Set(
+  'U16 U32 U64 F4 F6_E2M3 F6_E3M2 F8_E4M3 F8_E4M3FNUZ F8_E5M2 F8_E5M2FNUZ F8_E8M0'.split(' '),
+);
 
 interface Entry {
   readonly dtype: string;
@@ -32,7 +37,7 @@ interface Entry {
  * The bytes of a safetensors file with the given tensors, in the order of their alignment as the reference writer lays them out.
  * @param tensors by name
  * @param metadata strings by name
- * @throws DTypeError for complex64, which the format lacks; TypeError for what is no tensor, and for metadata that are no texts.
+ * @throws TypeError for what is no tensor, and for metadata that are no texts.
  * @example
  * ```ts
  * const model = new nn.Linear(2, 1);
@@ -64,7 +69,6 @@ export function saveSafetensors(
   let at = 0;
   for (const [name, t] of order) {
     const dtype = NAMES[t.dtype];
-    if (dtype === undefined) throw new DTypeError(`safetensors has no ${t.dtype} (tensor '${name}')`);
     if (name === '__metadata__') throw new TensorError("a tensor may not be named '__metadata__'");
     const size = t.size * width(t);
     header.push([name, { dtype, shape: t.shape, data_offsets: [at, at + size] }]);
@@ -89,7 +93,7 @@ export function saveSafetensors(
  * The tensors in a safetensors file, as views of `bytes` where alignment allows, and its metadata. Everything is checked before it is
  * used.
  * @param bytes the whole file
- * @throws TensorError for a file that is not well formed.
+ * @throws TensorError for a file that is not well formed; DTypeError for tensors of a dtype that there is none of here, such as F8_E4M3.
  * @example
  * ```ts
  * const bytes = saveSafetensors(new Map([['w', tensor([1, 2])]])); // or await readFile('model.safetensors')
@@ -159,6 +163,8 @@ function readEntry(
   const { dtype: tag, shape, data_offsets: span } = (value ?? {}) as Partial<Entry>;
   const dtype = typeof tag === 'string' ? DTYPES.get(tag) : undefined;
   // What is neither number nor text may have no text of its own, or a very deep one: it is not asked for it.
+  if (typeof tag === 'string' && OTHERS.has(tag))
+    throw new DTypeError(`tensor '${name}' is ${tag} in the safetensors file, a dtype that there is none of here`);
   if (dtype === undefined)
     throw malformed(`tensor '${name}' has dtype ${typeof tag === 'string' ? tag.slice(0, MAX_SHOWN) : typeof tag}`);
   if (!isNumbers(shape) || !isNumbers(span) || span.length !== 2)

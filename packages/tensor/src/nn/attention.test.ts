@@ -24,6 +24,11 @@ describe('MultiheadAttention', () => {
     expect(shown.select(1, 1).toArray()).toEqual(out.select(1, 1).toArray());
   });
 
+  it('begins with a bias of keys and values that Xavier drew, as PyTorch does', () => {
+    const { bias_k, bias_v } = new nn.MultiheadAttention(256, 2, { addBiasKv: true });
+    for (const bias of [bias_k, bias_v]) expect(bias?.std().item()).toBeCloseTo(1 / 16, 1);
+  });
+
   it('refuses masks of integers, which say neither truth nor what to add', () => {
     const layer = new nn.MultiheadAttention(4, 2);
     const x = ones([2, 1, 4]);

@@ -11,7 +11,8 @@ import { concat } from '../ops/join.ts';
 import { checkMask, safeSoftmax } from '../ops/masking.ts';
 import { optionNames, checkOptionNames } from '../option-names.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
-import { normalParameter, uniformParameter } from './init.ts';
+import { uniformParameter } from './init.ts';
+import { xavierNormal_ } from './initial.ts';
 import { Linear } from './linear.ts';
 import { Module } from './module.ts';
 
@@ -119,8 +120,8 @@ export class MultiheadAttention extends Module {
     this.in_proj_bias = bias ? new Parameter(zeros([3 * embedDim])) : null;
     this.out_proj = new Linear(embedDim, embedDim, { bias });
     this.out_proj.bias?.detach().zero_();
-    this.bias_k = options.addBiasKv === true ? normalParameter([1, 1, embedDim]) : null;
-    this.bias_v = options.addBiasKv === true ? normalParameter([1, 1, embedDim]) : null;
+    this.bias_k = options.addBiasKv === true ? xavierNormal_(new Parameter(zeros([1, 1, embedDim]))) : null;
+    this.bias_v = options.addBiasKv === true ? xavierNormal_(new Parameter(zeros([1, 1, embedDim]))) : null;
   }
 
   forward(query: Tensor, key: Tensor, value: Tensor, options: AttentionCall = {}): [Tensor, Tensor | null] {
