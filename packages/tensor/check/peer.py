@@ -97,6 +97,11 @@ def attention(options):
     return {{"mask": "attn_mask"}.get(k, k): v for k, v in options.items()}
 
 
+def encoding(options):
+    """Arguments of a stack of encoder layers, whose mask has its own name."""
+    return {{"attn_mask": "mask"}.get(k, k): v for k, v in options.items()}
+
+
 def two_groups():
     params = [torch.zeros(1, requires_grad=True) for _ in range(2)]
     return torch.optim.SGD([{"params": params[:1]}, {"params": params[1:], "lr": 0.05}], lr=0.1, momentum=0.9)
@@ -191,7 +196,7 @@ def noise(t, eps):
 
 SCOPE = {
     "torch": torch, "F": F, "nn": torch.nn, "optim": torch.optim, "backward": backward, "weights": weights, "filled": filled,
-    "aten": torch.ops.aten, "no_grad": no_grad, "key": key, "put": put, "secondly": secondly, "rates": rates, "plateau": plateau, "followed": followed, "lr_scheduler": torch.optim.lr_scheduler, "attention": attention, "deepcopy": deepcopy, "pattern": pattern,
+    "aten": torch.ops.aten, "no_grad": no_grad, "key": key, "put": put, "secondly": secondly, "rates": rates, "plateau": plateau, "followed": followed, "lr_scheduler": torch.optim.lr_scheduler, "attention": attention, "encoding": encoding, "INF": INF, "deepcopy": deepcopy, "pattern": pattern,
 }
 compiled = {}
 

@@ -1,6 +1,7 @@
 /** @file Every suite. */
 import { chainSuite } from './chains.ts';
 import { dtypeSuite } from './dtypes.ts';
+import { layerSuite } from './layers.ts';
 import { moduleSuite } from './modules.ts';
 import { operationSuite } from './operations.ts';
 import { optimizerSuite } from './optimizers.ts';
@@ -22,4 +23,5 @@ export const suites: readonly Suite[] = [
   thresholdSuite,
   portedSuite,
   scheduleSuite,
+  layerSuite,
 ];
