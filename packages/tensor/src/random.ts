@@ -207,8 +207,16 @@ function make(
 export function rand(shape: Shape, options: CreateOptions = {}): Tensor<'float32'> {
   return make('rand', shape, options, (out, dtype) => {
     const draw = uniformOf(dtype);
-    for (let i = 0; i < out.length; i++) out[i] = draw();
+    const most = largestBelowOne(dtype);
+    for (let i = 0; i < out.length; i++) out[i] = Math.min(draw(), most);
   });
+}
+
+const SIGNIFICANT: Readonly<Partial<Record<DType, number>>> = { float64: 53, float16: 11, bfloat16: 8 };
+
+/** The largest number below 1 that elements of `dtype` hold: what is drawn more finely would round to 1. */
+export function largestBelowOne(dtype: DType): number {
+  return 1 - 2 ** -(SIGNIFICANT[dtype] ?? 24);
 }
 
 /** Uniform in [0, 1), as finely as elements of `dtype` hold. */

@@ -8,6 +8,8 @@ import {
   manualSeed,
   multinomial,
   nn,
+  ones,
+  rand,
   randLike,
   tensor,
   zeros,
@@ -181,6 +183,33 @@ describe('what fills tensors', () => {
     drawn.select(1, 1).sum().backward();
     expect(first((logits.grad as Tensor).select(0, 1))).toBeGreaterThan(0);
   });
+
+  it('gumbelSoftmax is finite also where the number drawn is zero', () => {
+    // The last word of these is one of the 256 whose 24 bits are zero.
+    manualSeed(20_524);
+    const drawn = gumbelSoftmax(zeros([1_553], { dtype: 'float64' }));
+    expect(drawn.isFinite().all().item()).toBe(1);
+    expect(drawn.argMax().item()).toBe(1_552);
+  });
+
+  it.each(['float16', 'bfloat16'] as const)(
+    'what is drawn in %s lies below 1, and what follows from it is finite',
+    (dtype) => {
+      manualSeed(5);
+      const many = [20_000];
+      const largest = dtype === 'float16' ? 1 - 2 ** -11 : 1 - 2 ** -8;
+      for (const t of [rand(many, { dtype }), randLike(zeros(many, { dtype })), zeros(many, { dtype }).uniform_()]) {
+        expect(first(t.amax())).toBe(largest);
+        expect(first(t.amin())).toBeGreaterThanOrEqual(0);
+      }
+      const [zero, one] = [zeros([], { dtype }), ones([], { dtype })];
+      for (const drawn of [new Exponential(one), new Gumbel(zero, one), new Laplace(zero, one), new Uniform(zero, one)])
+        expect([drawn.constructor.name, drawn.sample(many).isFinite().all().item()]).toEqual([
+          drawn.constructor.name,
+          1,
+        ]);
+    },
+  );
 
   it('nn.init.dirac_, eye_ and sparse_', () => {
     const identity = nn.init.eye_(zeros([2, 3]));

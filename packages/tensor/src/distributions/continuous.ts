@@ -1,5 +1,5 @@
 /** @file Distributions of real numbers. Densities, entropies and samples as in torch.distributions. */
-import { rand, randn } from '../random.ts';
+import { largestBelowOne, rand, randn } from '../random.ts';
 import { where } from '../ops/where.ts';
 import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
@@ -101,15 +101,7 @@ export class Laplace extends LocScale {
     return sweep(() => {
       // In (-1, 1]: its other end would be at infinity.
       const u = this.uniform(shape).neg().mul(2).add(1);
-      return this.loc.sub(
-        this.scale.mul(u.sign()).mul(
-          u
-            .abs()
-            .clamp(0, 1 - 2 ** -24)
-            .neg()
-            .log1p(),
-        ),
-      );
+      return this.loc.sub(this.scale.mul(u.sign()).mul(u.abs().clamp(0, largestBelowOne(u.dtype)).neg().log1p()));
     });
   }
   logProb(value: Tensor): Tensor {
@@ -149,7 +141,7 @@ export class Gumbel extends LocScale {
   }
   override rsample(shape: readonly number[] = []): Tensor {
     return sweep(() => {
-      const u = this.uniform(shape).clamp(2 ** -24, 1 - 2 ** -24);
+      const u = this.uniform(shape).clamp(2 ** -24, largestBelowOne(this.loc.dtype));
       return this.loc.sub(this.scale.mul(u.log().neg().log()));
     });
   }

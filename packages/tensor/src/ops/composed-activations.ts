@@ -73,8 +73,14 @@ export const gumbelSoftmax = defineFunction(
     checkOptionNames(options, GUMBEL, 'gumbelSoftmax()');
     const { tau = 1, hard = false, dim = -1 } = options;
     return sweep(() => {
-      // From (0, 1]: its logarithm is finite.
-      const noise = rand(logits.shape).neg().add(1).log().neg().log().neg().to(logits.dtype);
+      // Exponential, and never 0, whose logarithm is infinite: one in 16 million would be.
+      const waits = rand(logits.shape)
+        .neg()
+        .add(1)
+        .log()
+        .neg()
+        .clamp(2 ** -25);
+      const noise = waits.log().neg().to(logits.dtype);
       const soft = logits.add(noise).div(tau).softmax(dim);
       if (!hard) return soft;
       const chosen = scatter(soft.detach().mul(0), dim, soft.detach().argMax(dim, true), 1);
