@@ -22,7 +22,7 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'terms that cancel',
     reason:
-      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, instanceNorm, crossEntropy, glu, gelu, hardSwish, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
+      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, groupNorm, batchNorm, instanceNorm, crossEntropy, glu, gelu, hardSwish, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
     holds: (found) =>
       (isSlope(found) || someStatement(found.program, (line) => /cosineEmbedding|^distributions/i.test(line.op))) &&
       (someStatement(found.program, (line) => NORMS.test(line.op))
@@ -34,7 +34,7 @@ export const SLOPES: readonly Explanation[] = [
     reason:
       'the gradient of the values of a sparse tensor can be differentiated again; in PyTorch it depends on nothing',
     holds: ({ program, difference }) =>
-      difference.kind === 'gradient' &&
+      /^(gradient|value)$/.test(difference.kind) &&
       difference.torchs === 'none' &&
       isSecond(program) &&
       someStatement(program, (line) => line.ts.includes('sparseCooTensor')),
@@ -255,7 +255,7 @@ function timesInto({ program, torchs }: Found): number {
 
 const NORMS = /cosine|tripletMargin|normalize|rmsNorm/i;
 const DIFFERENCES =
-  /^(nn\.)?(layerNorm|instanceNorm|crossEntropy|glu|gelu|hardSwish|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
+  /^(nn\.)?(layerNorm|groupNorm|batchNorm|instanceNorm|crossEntropy|glu|gelu|hardSwish|scaledDotProductAttention|MultiheadAttention)|^distributions\./i;
 
 /** The two are the same number but for its sign. */
 function isOpposite({ ours, torchs }: Found['difference']): boolean {

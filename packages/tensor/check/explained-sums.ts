@@ -10,6 +10,7 @@ import {
   someStatement,
   type Explanation,
 } from './found.ts';
+import type { Program } from './program.ts';
 
 export const SUMS: readonly Explanation[] = [
   {
@@ -18,7 +19,7 @@ export const SUMS: readonly Explanation[] = [
       'a sum or product whose parts exceed the largest number is infinite or NaN by the order of its parts, in which libraries differ: the exact one is finite, or that of another infinite part, or not known for doubles',
     holds: ({ backend, difference, program }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      isOverflow(difference.ours) &&
+      (isOverflow(difference.ours) || scalesFirst(program, difference.torchs)) &&
       (/exactly -?\d/.test(difference.ours) ||
         (someInput(program, (line) => isExtreme(line)) && someInput(program, isInfinite)) ||
         someInput(program, (line) => line.dtype === 'float64' && (isExtreme(line) || smallestOf(line) < 1e-37))) &&
@@ -75,3 +76,12 @@ export const SUMS: readonly Explanation[] = [
     },
   },
 ];
+
+/** Whether a product of doubles near the largest is scaled, by nothing for example, before it is added up. */
+function scalesFirst(program: Program, torchs: string): boolean {
+  return (
+    isOverflow(torchs) &&
+    someInput(program, (line) => line.dtype === 'float64' && isExtreme(line)) &&
+    someStatement(program, (line) => /^addmm/.test(line.op))
+  );
+}

@@ -284,4 +284,13 @@ export const VALUES: readonly Explanation[] = [
       /^(value|accepts|refuses)$/.test(difference.kind) &&
       someStatement(program, (line) => (line.ts.match(/new optim\.lrScheduler\.SequentialLR/g)?.length ?? 0) > 1),
   },
+  {
+    name: 'third derivatives of normalisation',
+    reason:
+      'the third derivative of layerNorm, groupNorm and batchNorm is that of the formula, as finite differences are; PyTorch differentiates the second as if mean and deviation were constants',
+    holds: ({ program, difference }) =>
+      /^(gradient|value)$/.test(difference.kind) &&
+      program.lines.filter((line) => 'py' in line && line.py.includes('create_graph')).length > 1 &&
+      someStatement(program, (line) => /^(layer|group|batch)Norm$/.test(line.op)),
+  },
 ];

@@ -1,4 +1,4 @@
-/** @file Second derivatives: the gradient of an operation, recorded, and differentiated again. */
+/** @file Second derivatives: the gradient of an operation, recorded, and differentiated again; and third ones. */
 import { Draw } from '../draw/draw.ts';
 import { drawCall, type Operation } from '../draw/operation.ts';
 import { operations } from '../operations/table.ts';
@@ -13,6 +13,12 @@ const smooth: readonly Operation[] = operations.filter(
       name,
     ),
 );
+
+/** The gradient of a recorded gradient, of which there may be none. */
+const AGAIN = {
+  ts: '$0 === null || !$0.requiresGrad ? null : bw.grad([$0], [$1], { gradOutputs: [weights($0)], createGraph: true, allowUnused: true })[0]',
+  py: 'None if $0 is None or not $0.requires_grad else torch.autograd.grad($0, $1, weights($0), create_graph=True, allow_unused=True)[0]',
+} as const;
 
 export const secondSuite: Suite = {
   name: 'second',
@@ -31,7 +37,10 @@ export const secondSuite: Suite = {
         [result, random.pick(leaves)],
         'once',
       );
-      draw.backward(first);
+      // Now and then the third derivatives, in which too many terms cancel for single precision.
+      if (dtype === 'float64' && random.chance(0.3))
+        draw.backward(draw.call('grad', AGAIN.ts, AGAIN.py, [first, random.pick(leaves)], 'once'));
+      else draw.backward(first);
     } else draw.backward(result);
     return draw.program('second', seed);
   },
