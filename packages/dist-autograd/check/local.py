@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from packed import serve
 
 torch.set_num_threads(1)
-SNAKE = {"weightDecay": "weight_decay"}
+SNAKE = {"weightDecay": "weight_decay", "etaMin": "eta_min", "endFactor": "end_factor", "totalIters": "total_iters"}
 
 
 class Failed(Exception):
@@ -108,7 +108,7 @@ class Run:
         else:
             raise ValueError(kind)
 
-    def iterate(self, optimizer):
+    def iterate(self, optimizer, schedule):
         for _, t in self.names():
             t.grad = None
         results = self.body(-1, 0, [self.leaves[0]], [])
@@ -122,6 +122,8 @@ class Run:
         gradients = {name: self.numbers(t.grad) for name, t in self.names()}
         if optimizer:
             optimizer.step()
+        if schedule:
+            schedule.step()
         parameters = {name: self.numbers(t) for name, t in self.names()}
         return {"roots": roots, "gradients": gradients, "parameters": parameters, "scale": self.scale}
 
@@ -143,7 +145,12 @@ def answer(program):
     if program["optimizer"]:
         options = {SNAKE.get(name, name): value for name, value in program["optimizer"]["options"].items()}
         optimizer = getattr(torch.optim, program["optimizer"]["name"])([t for _, t in run.names()], **options)
-    return {"iterations": [run.iterate(optimizer) for _ in range(program["iterations"])]}
+    schedule = None
+    if program.get("schedule"):
+        name, args, options = (program["schedule"][key] for key in ("name", "args", "options"))
+        options = {SNAKE.get(name, name): value for name, value in options.items()}
+        schedule = getattr(torch.optim.lr_scheduler, name)(optimizer, *args, **options)
+    return {"iterations": [run.iterate(optimizer, schedule) for _ in range(program["iterations"])]}
 
 
 serve({"torch": torch.__version__}, lambda programs: [answer(program) for program in programs])

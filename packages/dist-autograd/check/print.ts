@@ -108,7 +108,7 @@ export function printDistributed(program: Program): { readonly ts: string; reado
 }
 
 function textOf(program: Program, ours: boolean): string {
-  const { leaves, tables, layers, functions, passes, iterations, optimizer, dtype } = program;
+  const { leaves, tables, layers, functions, passes, iterations, optimizer, schedule, dtype } = program;
   const comment = ours ? '//' : '#';
   const on = (worker: number): string => (ours ? ` on w${worker}` : '');
   const lines = [
@@ -159,6 +159,10 @@ function textOf(program: Program, ours: boolean): string {
         ? `await DistributedOptimizer.create(optim.${optimizer.name}, params, ${options}).step(id);`
         : `optim.${optimizer.name}(params, **${options}).step()`,
     );
+  }
+  if (schedule !== undefined) {
+    const given = [...schedule.args, JSON.stringify(schedule.options)].join(', ');
+    lines.push(`${comment} and a step of ${schedule.name}(${given})`);
   }
   lines.push(`${comment} all of it ${iterations} times`);
   return lines.join('\n');

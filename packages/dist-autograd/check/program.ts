@@ -34,6 +34,13 @@ interface Optimizer {
   readonly options: Readonly<Record<string, number | boolean>>;
 }
 
+/** `new optim.lrScheduler[name](optimizer, ...args, options)`, which steps after each iteration. */
+export interface Schedule {
+  readonly name: 'ExponentialLR' | 'LinearLR' | 'StepLR' | 'CosineAnnealingLR';
+  readonly args: readonly number[];
+  readonly options: Readonly<Record<string, number>>;
+}
+
 export interface Program {
   readonly seed: string;
   readonly workers: number;
@@ -54,6 +61,8 @@ export interface Program {
   readonly passes: readonly (readonly number[])[];
   readonly iterations: number;
   readonly optimizer: Optimizer | undefined;
+  /** Of the optimiser's rate. */
+  readonly schedule: Schedule | undefined;
 }
 
 export const ROWS = 3;
@@ -69,10 +78,19 @@ const OPTIMIZERS: readonly Optimizer[] = [
   { name: 'RAdam', options: { lr: 0.05, eps: 1e-3, weightDecay: 0.1 } },
 ];
 
+const SCHEDULES: readonly Schedule[] = [
+  { name: 'ExponentialLR', args: [0.5], options: {} },
+  { name: 'StepLR', args: [2], options: { gamma: 0.5 } },
+  { name: 'CosineAnnealingLR', args: [3], options: { etaMin: 0.01 } },
+  // Down to nothing, where rounding must not lead below.
+  { name: 'LinearLR', args: [], options: { endFactor: 0, totalIters: 4 } },
+];
+
 export function drawProgram(random: Random, seed: string, workers: number): Program {
   const owner = (): number => random.int(0, workers);
   const numbers = (count: number): number[] => Array.from({ length: count }, () => random.pick(VALUES));
   const optimizer = random.chance(0.7) ? random.pick(OPTIMIZERS) : undefined;
+  const schedule = optimizer !== undefined && random.chance(0.4) ? random.pick(SCHEDULES) : undefined;
   const takesSparse = optimizer === undefined || optimizer.name === 'SGD' || optimizer.name === 'Adagrad';
   const leaves = Array.from({ length: random.int(1, 5) }, () => ({ worker: owner(), values: numbers(2) }));
   // The creator has something to differentiate by.
@@ -109,8 +127,9 @@ export function drawProgram(random: Random, seed: string, workers: number): Prog
       63,
       ...Array.from({ length: random.int(0, 3) }, () => random.int(0, 64)),
     ]),
-    iterations: random.int(1, 4),
+    iterations: schedule === undefined ? random.int(1, 4) : random.int(2, 7),
     optimizer,
+    schedule,
   };
 }
 

@@ -16,7 +16,8 @@ export async function shrinkProgram(
   for (let before = ''; before !== JSON.stringify(current);) {
     before = JSON.stringify(current);
     if (current.iterations > 1) await attempt({ ...current, iterations: 1 });
-    if (current.optimizer !== undefined) await attempt({ ...current, optimizer: undefined });
+    if (current.schedule !== undefined) await attempt({ ...current, schedule: undefined });
+    if (current.optimizer !== undefined) await attempt({ ...current, optimizer: undefined, schedule: undefined });
     const base = current;
     const main = await shrinkList(base.main, (steps) => fails({ ...base, main: steps }), budget);
     current = { ...current, main };

@@ -6,7 +6,7 @@ import { noGrad, optim, tensor, type Tensor } from '@backwire/tensor';
 import { backward, context, distAutograd, DistributedOptimizer, getGradients } from '../src/index.ts';
 import { currentShare, Layer, open, runBody } from './body.ts';
 import type { Iteration, Named, Numbers, Outcome } from './outcome.ts';
-import type { Program } from './program.ts';
+import type { Program, Schedule } from './program.ts';
 
 /** What is learnt on this worker outside of layers. */
 function own(): [string, Tensor][] {
@@ -61,7 +61,7 @@ async function gradientsAt(worker: number, id: bigint): Promise<Named> {
 }
 
 async function train(program: Program): Promise<Outcome> {
-  const { dtype, layers, optimizer } = program;
+  const { dtype, layers, optimizer, schedule } = program;
   const made = layers.map(({ worker, weight, bias }) => {
     const parts = [tensor(Float64Array.from(weight), { dtype, shape: [2, 2] }), tensor([...bias], { dtype })] as const;
     return remote(worker, Layer, [...parts]);
@@ -75,10 +75,23 @@ async function train(program: Program): Promise<Outcome> {
     optimizer === undefined
       ? undefined
       : await DistributedOptimizer.create(optim[optimizer.name], params, optimizer.options as { lr: number });
+  const rates = step !== undefined && schedule !== undefined ? scheduleOf(step, schedule) : undefined;
   const iterations: Iteration[] = [];
-  for (let i = 0; i < program.iterations; i++) iterations.push(await iterate(program, step));
+  for (let i = 0; i < program.iterations; i++) {
+    iterations.push(await iterate(program, step));
+    rates?.step();
+  }
   for (const rref of [...params, ...made]) rref.dispose();
   return { iterations };
+}
+
+function scheduleOf(optimizer: DistributedOptimizer, { name, args, options }: Schedule): optim.lrScheduler.LRScheduler {
+  const given = [...args, ...(Object.keys(options).length > 0 ? [options] : [])];
+  const made = optim.lrScheduler[name] as new (
+    o: optim.lrScheduler.Scheduled,
+    ...given: unknown[]
+  ) => optim.lrScheduler.LRScheduler;
+  return new made(optimizer, ...given);
 }
 
 async function iterate(program: Program, step: DistributedOptimizer | undefined): Promise<Iteration> {
