@@ -155,7 +155,8 @@ export const EXPLANATIONS: readonly Explanation[] = [
     reason:
       'what is refused changes nothing; some operations of PyTorch, and steps of its optimisers, have written part of their result before they refuse, and tables with maxNorm have shortened rows',
     holds: ({ difference, torchs, program }) =>
-      difference.kind === 'value' &&
+      // A state's name may have 'grad' in it.
+      (difference.kind === 'value' || isState(difference.path)) &&
       torchs.refusal !== undefined &&
       (someStatement(program, (line) => /^(nn\.)?embedding/i.test(line.op)) ||
         program.lines.some(

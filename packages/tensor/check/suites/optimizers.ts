@@ -3,6 +3,7 @@ import type { DType } from '../../src/index.ts';
 import type { Random } from '@backwire/testing';
 import { Draw } from '../draw/draw.ts';
 import { sparse } from '../operations/others.ts';
+import { some } from '../operations/ported/rows.ts';
 import type { Arg, Ref } from '../program.ts';
 import type { Suite } from './suite.ts';
 
@@ -70,8 +71,28 @@ const CLASSES: Readonly<Record<string, Options>> = {
   Rprop: options({ ...lr, etas: [[0.3, 1.5]], stepSizes: [[1e-4, 1]] }),
 };
 
-/** What both sides can do between steps. */
-function between(draw: Draw, optimiser: Ref): void {
+/** What may change between steps. */
+const CHANGED: readonly (readonly [option: string, theirs: string, values: readonly Arg[]])[] = [
+  ['weightDecay', 'weight_decay', [0, 0.1]],
+  ['momentum', 'momentum', [0, 0.7]],
+  ['dampening', 'dampening', [0, 0.3]],
+  ['maximize', 'maximize', [true, false]],
+  [
+    'betas',
+    'betas',
+    [
+      [0.6, 0.9],
+      [0, 0.5],
+    ],
+  ],
+  ['eps', 'eps', [1e-2]],
+  ['alpha', 'alpha', [0.7]],
+  ['rho', 'rho', [0.7]],
+  ['lrDecay', 'lr_decay', [0.2]],
+];
+
+/** What both sides can do between steps; `names` are the optimiser's options. */
+function between(draw: Draw, optimiser: Ref, names: ReadonlySet<string>): void {
   const { random } = draw;
   if (random.chance(0.1)) {
     draw.call(
@@ -82,8 +103,31 @@ function between(draw: Draw, optimiser: Ref): void {
       'never',
     );
   }
+  const [option, theirs, values] = random.pick(CHANGED);
+  if (random.chance(0.15) && names.has(option)) {
+    const py = `!$0.param_groups[0]['${theirs}'] = $1`;
+    draw.call('option', `!$0.paramGroups[0].${option} = $1`, py, [optimiser, random.pick(values)], 'never');
+  }
   if (random.chance(0.08)) draw.call('zeroGrad', '$0.zeroGrad()', '$0.zero_grad()', [optimiser], 'never');
 }
+
+const ALL = ['lr', 'maximize'];
+const ADAM = [...ALL, 'betas', 'eps', 'weightDecay'];
+const OPTIONS_OF: Readonly<Record<string, ReadonlySet<string>>> = Object.fromEntries(
+  Object.entries({
+    SGD: [...ALL, 'momentum', 'dampening', 'weightDecay'],
+    Adam: ADAM,
+    AdamW: ADAM,
+    Adamax: ADAM,
+    RAdam: ADAM,
+    Adagrad: [...ALL, 'lrDecay', 'weightDecay', 'eps'],
+    Adadelta: [...ALL, 'rho', 'weightDecay', 'eps'],
+    // Without momentum from the start, PyTorch has no velocity to go on with.
+    RMSprop: [...ALL, 'alpha', 'weightDecay', 'eps'],
+    SparseAdam: [...ALL, 'betas', 'eps'],
+    Rprop: ALL,
+  }).map(([name, options]) => [name, new Set(options)]),
+);
 
 function gradientFor(draw: Draw, shape: readonly number[], dtype: DType, sparseShare: number): Arg {
   const { random } = draw;
@@ -117,6 +161,7 @@ export const optimizerSuite: Suite = {
     const make = (): Ref => draw.call(name, `new optim.${name}($0, $1)`, `optim.${name}($0, **$1)`, args, 'never');
     const sparseShare = name === 'SparseAdam' ? 0.97 : 0.03;
     let optimiser = make();
+    let grown = false;
     for (let i = random.int(2, 6); i > 0; i--) {
       for (const { ref, shape } of params) {
         draw.call(
@@ -128,8 +173,22 @@ export const optimizerSuite: Suite = {
         );
       }
       draw.call(name, '$0.step()', '$0.step()', [optimiser], 'step');
-      between(draw, optimiser);
-      if (random.chance(0.1)) {
+      between(draw, optimiser, OPTIONS_OF[name] as ReadonlySet<string>);
+      if (random.chance(0.06)) {
+        const shape = draw.shape(0, 2);
+        const added = { shape, ref: draw.leaf(shape, { grad: true, style: 'plain' }) };
+        params.push(added);
+        const own = some(draw, { lr: [0.3, 0.01], ...(name === 'SGD' ? { momentum: [0.5] } : {}) });
+        draw.call(
+          'addParamGroup',
+          '!$0.addParamGroup({ params: [$1], ...$2 })',
+          "!$0.add_param_group({'params': [$1], **$2})",
+          [optimiser, added.ref, own],
+          'never',
+        );
+        grown = true;
+      }
+      if (!grown && random.chance(0.1)) {
         const next = make();
         draw.call(
           'loadStateDict',
