@@ -130,9 +130,9 @@ export function sigmoid(x: v128): v128 {
 export function tanh(x: v128): v128 {
   const size = f32x4.abs(x);
   const far = f32x4.sub(all(ONE), f32x4.div(all(TWO), f32x4.add(exp(f32x4.add(size, size)), all(ONE))));
-  const signed = v128.or(far, v128.and(x, all(SIGN)));
   const z = f32x4.mul(x, x);
   const p = polynomial(z, OF_TANH, 5);
   const near = fused(f32x4.mul(p, z), x, x);
-  return pick(f32x4.lt(size, all(NEAR)), near, signed);
+  // The near one has the sign already, but where it is zero.
+  return v128.or(pick(f32x4.lt(size, all(NEAR)), near, far), v128.and(x, all(SIGN)));
 }

@@ -125,6 +125,8 @@ describeKernels('functions of one operand', () => {
           // Half a unit is the rounding itself.
           const off = units(out, Array.from(a, plain));
           expect(off, `${n} elements up to ${scale}, ${shift} bytes off`).toBeLessThanOrEqual(allowed + 0.5);
+          const zeros = [...a.keys()].filter((i) => plain(a[i] as number) === 0);
+          expect(zeros.map((i) => out[i])).toEqual(zeros.map((i) => plain(a[i] as number)));
           // A remainder has the bits that it has among others.
           for (let i = 0; i < n; i += 5) {
             const [alone] = written(to, 1, () => call(name, from + 4 * i, to, 1));
