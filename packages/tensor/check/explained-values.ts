@@ -8,6 +8,7 @@ import {
   isInfinite,
   isNaNs,
   isOverflow,
+  isSlope,
   largestOf,
   someInput,
   someStatement,
@@ -292,5 +293,21 @@ export const VALUES: readonly Explanation[] = [
       /^(gradient|value)$/.test(difference.kind) &&
       program.lines.filter((line) => 'py' in line && line.py.includes('create_graph')).length > 1 &&
       someStatement(program, (line) => /^(layer|group|batch)Norm$/.test(line.op)),
+  },
+  {
+    name: 'norms of one element',
+    reason:
+      "the slope of a norm of one element is its sign; PyTorch's, a quotient of powers, is NaN where these are beyond the largest number, or nothing",
+    holds: (found) =>
+      isSlope(found) &&
+      found.difference.torchs === 'NaN' &&
+      /: -?[\d.e-]+$/.test(found.difference.ours) &&
+      someStatement(found.program, (line) => /^(norm|norms|nn\.PairwiseDistance|pairwiseDistance)$/.test(line.op)),
+  },
+  {
+    name: 'bags of truths',
+    reason: 'the ids of a bag are integers; PyTorch takes truths for them, too, where offsets are given',
+    holds: ({ difference }) =>
+      difference.kind === 'refuses' && difference.ours.includes('EmbeddingBag() does not take bool'),
   },
 ];

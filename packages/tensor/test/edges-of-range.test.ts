@@ -92,6 +92,30 @@ describe('solve', () => {
 });
 
 describe('norms', () => {
+  it.each([2, 3, 0.5, 1.5])('of order %d of one element are its size, also beside what is not finite', (p) => {
+    const [large, small] = [Math.fround(1e20), Math.fround(1e-30)];
+    for (const other of [NAN, INF]) {
+      const column = [[large], [small], [-2], [other]];
+      expect(bw.tensor(column).norm(p, 1).toArray()).toEqual([large, small, 2, other]);
+      expect(slope(column, (t) => t.norm(p, 1))).toEqual([[1], [1], [-1], [NAN]]);
+    }
+  });
+
+  it('of a negative order are infinite where all elements are', () => {
+    const rows = bw.tensor([
+      [INF, -INF],
+      [INF, 2],
+      [0, INF],
+    ]);
+    expect(rows.norm(-1, 1).toArray()).toEqual([INF, 2, 0]);
+    expect(
+      bw
+        .tensor([[INF], [-3]])
+        .norm(-2, 1)
+        .toArray(),
+    ).toEqual([INF, 3]);
+  });
+
   it('of one element are its size, also where its power is beyond the dtype', () => {
     expect(
       bw

@@ -309,6 +309,15 @@ const classes: Call = (draw) => {
   return draw.call(name, `bw.${ts}($0, $1, $2)`, `F.${py}($0, $1, **$2)`, [x, target, options], 'sums');
 };
 
+/** Norms of one element each, some of which are beyond any power, beside what is not finite. */
+const single: Call = (draw) => {
+  const parts = ['special', 'extreme', 'plain'] as const;
+  const all = parts.map((style) => draw.leaf([draw.random.int(1, 4), 1], { style }));
+  const together = draw.call('concat', 'bw.concat($0)', 'torch.cat($0)', [all], 'never');
+  const p = draw.random.pick([2, 3, 0.5, 1, Infinity, 1.5]);
+  return draw.call('norms', '$0.norm($1, -1)', 'torch.linalg.vector_norm($0, $1, -1)', [together, p], 'sums');
+};
+
 /** Of several gradients: norms, and what is clipped by them. */
 const norms: Call = (draw) => {
   const { random } = draw;
@@ -415,7 +424,18 @@ const weights: Call = (draw) => {
   }
 };
 
-const CALLS: readonly Call[] = [statistics, attention, transformer, recurrent, cell, bags, classes, norms, weights];
+const CALLS: readonly Call[] = [
+  statistics,
+  attention,
+  transformer,
+  recurrent,
+  cell,
+  bags,
+  classes,
+  norms,
+  single,
+  weights,
+];
 
 export const layerSuite: Suite = {
   name: 'layers',

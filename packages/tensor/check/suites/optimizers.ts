@@ -74,7 +74,8 @@ const CLASSES: Readonly<Record<string, Options>> = {
 /** What may change between steps. */
 const CHANGED: readonly (readonly [option: string, theirs: string, values: readonly Arg[]])[] = [
   ['weightDecay', 'weight_decay', [0, 0.1]],
-  ['momentum', 'momentum', [0, 0.7]],
+  // Without any, PyTorch keeps the velocity in the state dict.
+  ['momentum', 'momentum', [0.3, 0.7]],
   ['dampening', 'dampening', [0, 0.3]],
   ['maximize', 'maximize', [true, false]],
   [

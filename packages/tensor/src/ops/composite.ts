@@ -82,22 +82,37 @@ export const norm = defineFunction('norm', each(FLOATING), (t: Tensor, p = 2, di
     const count = sizeOf(normalizeDims(dim, x.rank).map((d) => x.shape[d] as number));
     if (p === 1) return x.abs().sum(dim, keepDim);
     // Of one element the power may be beyond the dtype.
-    if (count === 1 && p !== 0 && x.detach().isFinite().all().item() !== 0) return x.abs().sum(dim, keepDim);
+    if (count === 1 && p !== 0) {
+      const finite = x.detach().isFinite();
+      const plain = (one: Tensor): Tensor => one.abs().sum(dim, keepDim);
+      if (finite.all().item() !== 0) return plain(x);
+      if (Number.isFinite(p))
+        return where(
+          finite.all(dim, keepDim),
+          plain(where(finite, x, 0)),
+          rootOfPowers(where(finite, 1, x), p, dim, keepDim, 1),
+        );
+    }
     if (p === Infinity || p === -Infinity) return extremeNorm(x, p > 0, dim, keepDim);
     if (p === 0) return x.ne(0).to(x.dtype).add(x.sign().square().mul(0)).sum(dim, keepDim);
     if (p < 0 && count === 0) {
       throw new ShapeError(`norm: no elements have no ${p} norm`);
     }
-    const total = (p === 2 ? x.square() : p < 1 ? steepPower(x, p) : x.abs().pow(p)).sum(dim, keepDim);
-    const rooted = (sum: Tensor): Tensor => (p === 2 ? sum.sqrt() : sum.pow(1 / p));
-    const found = total.detach();
-    const odd = p === 2 ? found.eq(0).logicalOr(found.eq(Infinity)) : found.eq(0);
-    if (odd.any().item() === 0) return rooted(total);
-    // Squares beyond the dtype leave no slope, as zeros do, unless an element is infinite: the slope of that would be zero times infinity.
-    const flat = p === 2 && count > 0 ? odd.logicalAnd(x.detach().abs().amax(dim, keepDim).isFinite()) : odd;
-    return where(flat, found, rooted(where(flat, 1, total)));
+    return rootOfPowers(x, p, dim, keepDim, count);
   });
 });
+
+/** The p-norm as it is written, of `count` elements each. */
+function rootOfPowers(x: Tensor, p: number, dim: Dims | undefined, keepDim: boolean, count: number): Tensor {
+  const total = (p === 2 ? x.square() : p < 1 ? steepPower(x, p) : x.abs().pow(p)).sum(dim, keepDim);
+  const rooted = (sum: Tensor): Tensor => (p === 2 ? sum.sqrt() : sum.pow(1 / p));
+  const found = total.detach();
+  const odd = p === 2 ? found.eq(0).logicalOr(found.eq(Infinity)) : found.eq(0);
+  if (odd.any().item() === 0) return rooted(total);
+  // Squares beyond the dtype leave no slope, as zeros do, unless an element is infinite: the slope of that would be zero times infinity.
+  const flat = p === 2 && count > 0 ? odd.logicalAnd(x.detach().abs().amax(dim, keepDim).isFinite()) : odd;
+  return where(flat, p < 0 ? Infinity : found, rooted(where(flat, 1, total)));
+}
 
 /** t / max(norm, eps) along `dim`. */
 export const normalize = defineFunction('normalize', each(FLOATING), (t: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor =>
