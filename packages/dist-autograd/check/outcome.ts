@@ -25,10 +25,10 @@ export interface Outcome {
 
 /**
  * How far apart numbers may be. Both sides do the same operations in another order of sums: a few hundred roundings, each relative to
- * the largest number on the way.
+ * the largest number on the way. Parameters after a step are as far apart, and a function of them may be as steep as that number is large.
  */
-function roomOf(dtype: 'float32' | 'float64', scale: number): number {
-  return 256 * (dtype === 'float32' ? 2 ** -23 : 2 ** -52) * Math.max(1, scale);
+function roomOf(dtype: 'float32' | 'float64', scale: number, iteration: number): number {
+  return 256 * (dtype === 'float32' ? 2 ** -23 : 2 ** -52) * Math.max(1, scale) ** (iteration === 0 ? 1 : 2);
 }
 
 /** The first difference, in words; undefined where there is none. */
@@ -37,7 +37,7 @@ export function differenceOf(ours: Outcome, torchs: Outcome, dtype: 'float32' | 
     return ours.failure === undefined ? `only PyTorch fails: ${torchs.failure}` : `it fails: ${ours.failure}`;
   }
   for (const [i, wanted] of torchs.iterations.entries()) {
-    const room = roomOf(dtype, wanted.scale ?? 1);
+    const room = roomOf(dtype, wanted.scale ?? 1, i);
     const found = ours.iterations[i];
     if (found === undefined) return `iteration ${i} is missing`;
     const roots = wanted.roots.map((pass, k) => differ(pass, found.roots[k] ?? null, room));
