@@ -109,6 +109,27 @@ describe.each(['w0', 'w1'])('a creating function on %s that throws', (owner) => 
       expect(shown(await increased.toHere())).toEqual(shown(ones([3]).add(1)));
     }));
 
+  it.each([{ timeoutMs: -1 }, { timeoutMs: 'x' as never }, { signal: {} as never }, { ordered: 5 as never }])(
+    'is no unhandled rejection where a use of it was asked for wrongly, with %o',
+    (options) =>
+      withGroup(2, async () => {
+        const unhandled: unknown[] = [];
+        const listen = (error: unknown): void => void unhandled.push(error);
+        process.on('unhandledRejection', listen);
+        for (const use of ['confirmed', 'typeName', 'toHere', 'localValue'] as const)
+          for (const isOver of [false, true]) {
+            const rref = remote(owner, failLater, ['late']);
+            if (isOver) await expect(rref.confirmed()).rejects.toThrow('late');
+            await expect(rref[use](options)).rejects.toThrow();
+            await expect(rref.confirmed()).rejects.toThrow('late');
+            rref.dispose();
+          }
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        process.off('unhandledRejection', listen);
+        expect(unhandled).toEqual([]);
+      }),
+  );
+
   it('is never an unhandled rejection', () =>
     withGroup(2, async () => {
       const seen: unknown[] = [];

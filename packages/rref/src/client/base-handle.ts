@@ -185,16 +185,21 @@ export abstract class BaseHandle {
   unlessCreationFails<R>(promise: Promise<R>): Promise<R> {
     const { creation } = this;
     if (creation === undefined) return promise;
-    return new Promise<R>((resolve, reject) => {
+    const either = new Promise<R>((resolve, reject) => {
       promise.then(resolve, reject);
       void creation.then(() => {
         if (this.#creationError !== undefined) reject(this.#creationError.error);
       });
     });
+    // Who asked wrongly, with a time that is none, is told that, and waits no more.
+    either.catch(() => undefined);
+    return either;
   }
 
   /** A wait on this worker, bounded like a call. */
   protected wait<R>(promise: Promise<R>, options: CallOptions): Promise<R> {
+    // Should the options be wrong, what becomes of the promise is nobody's.
+    promise.catch(() => undefined);
     return waitFor(this.unlessCreationFails(promise), this.#agent.timeoutMs(options), options.signal);
   }
 
