@@ -29,6 +29,23 @@ describe('an address', () => {
   });
 });
 
+describe('an address of Redis', () => {
+  it.each([
+    ['redis://127.0.0.1:1?password=hunter2', '? means nothing in it'],
+    ['redis://127.0.0.1:1/0?username=bob&password=hunter2', '? means nothing in it'],
+    ['rediss://127.0.0.1:1?db=3', '? means nothing in it'],
+    ['redis://127.0.0.1:1#hunter2', '# means nothing in it'],
+    ['redis://127.0.0.1:1/hunter-2', 'its database is a number'],
+    ['redis://:hunter2%@127.0.0.1:1', '% is written %25'],
+    ['redis://:hunter2/@127.0.0.1:1', '/ is written %2F'],
+  ])('%s is refused, without what may be a password', async (address, why) => {
+    const refused = openStore(address, { timeoutMs: 300 });
+    await expect(refused).rejects.toMatchObject({ code: 'invalid-argument' });
+    await expect(refused).rejects.toThrow(why);
+    await expect(refused).rejects.not.toThrow(/hunter2|bob/);
+  });
+});
+
 it('a prefix in the address keeps groups of one store apart, and who joins by it hosts nothing', async () => {
   const server = await serveStore({ port: await freePort() });
   const address = joinAddress(server.endpoint, 'runs/one/');

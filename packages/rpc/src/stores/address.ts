@@ -49,7 +49,42 @@ function unescape(text: string, address: string): string {
   }
 }
 
-/** An address of a store as it may be shown: without the name and the password of a user, be it well-formed or not. */
+/**
+ * An address of a store as it may be shown: without the name and the password of a user, be it well-formed or not, and without the values
+ * behind a question mark that are not ours: other clients take passwords there.
+ */
 export function withoutPassword(address: string): string {
-  return address.replace(/^(\w+:\/\/)?.*@/s, '$1');
+  return address.replace(/^(\w+:\/\/)?.*@/s, '$1').replace(/([?&](?!prefix=|ws=)[^=&]*=)[^&]*/gs, '$1…');
+}
+
+/**
+ * What the client of Redis would leave out, or take for something else, is refused before it is made.
+ * @throws RpcError 'invalid-argument', without the password.
+ */
+export function checkRedisAddress(address: string): void {
+  const shown = withoutPassword(address).replace(/#.*$/s, '#…');
+  if (!URL.canParse(address))
+    throw invalidArgument(
+      `the store ${shown} is no address; in the name and the password of a user, / is written %2F, @ %40 and : %3A`,
+    );
+  const { search, hash, pathname, username, password } = new URL(address);
+  const wrong =
+    search !== '' || hash !== ''
+      ? `${search === '' ? '#' : '?'} means nothing in it`
+      : !/^\/?\d{0,9}$/.test(pathname)
+        ? 'its database is a number'
+        : isEscaped(username) && isEscaped(password)
+          ? undefined
+          : 'in the name and the password of a user, % is written %25';
+  if (wrong !== undefined)
+    throw invalidArgument(`the store ${shown}: ${wrong}; an address is redis://user:password@host:6379/database`);
+}
+
+function isEscaped(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }

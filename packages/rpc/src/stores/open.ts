@@ -6,7 +6,7 @@ import { toHex } from '../security/keys.ts';
 import { resolveSecurity, type ResolvedSecurity } from '../security/policy.ts';
 import { hostText, parseHostPort } from '../transports/dialling.ts';
 import { storeTransport } from '../transports/select.ts';
-import { joinAddress, splitAddress, withoutPassword } from './address.ts';
+import { checkRedisAddress, joinAddress, splitAddress, withoutPassword } from './address.ts';
 import { embeddedStore } from './embedded.ts';
 import { serveStore, type ServeStoreOptions, type StoreServer } from './embedded-server.ts';
 import { etcdStore } from './etcd.ts';
@@ -96,10 +96,7 @@ async function openBare(address: string, options: OpenStoreOptions): Promise<Sto
       return openServer(address, options, (limits) => etcdStore({ endpoints: etcdEndpoints(address), ...limits }));
     case 'redis':
     case 'rediss':
-      if (!URL.canParse(address))
-        throw invalidArgument(
-          `the store ${withoutPassword(address)} is no address; in the name and the password of a user, / is written %2F, @ %40 and : %3A`,
-        );
+      checkRedisAddress(address);
       return openServer(address, options, (limits) => redisStore({ url: address, ...limits }));
     case 'file':
       return fileStore(folderOf(address), options);
