@@ -7,7 +7,7 @@ import { rrefs } from '@backwire/rref';
 /** The three extensions, in the order peers agree on, followed by those of `given` that are not among them. */
 function installed(given: readonly rpc.Extension[] = []): rpc.Extension[] {
   const standard = [rrefs(), distAutograd(), profiling()].map(
-    (extension) => given.find(({ name }) => name === extension.name) ?? extension,
+    (extension) => given.find((one) => (one as rpc.Extension | null | undefined)?.name === extension.name) ?? extension,
   );
   return [...standard, ...given.filter((extension) => !standard.includes(extension))];
 }

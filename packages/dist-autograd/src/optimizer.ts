@@ -1,6 +1,6 @@
 /** @file DistributedOptimizer: steps parameters where they live, with the gradients of a context. */
 import { currentAgent, RpcError, rpcSync, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { CALL_OPTIONS, nameOf, refuseUnknown } from '@backwire/rpc/internal';
+import { CALL_OPTIONS, checkSwitch, nameOf, refuseUnknown } from '@backwire/rpc/internal';
 import { remote, type RRef } from '@backwire/rref';
 import { scope, tensor, type Named, type optim, type Tensor } from '@backwire/tensor';
 import { DISPOSE, checkNumber, clipFactor, kindOf, runWith } from '@backwire/tensor/internal';
@@ -137,6 +137,7 @@ export class DistributedOptimizer implements Disposable {
     refuseUnknown(options, CLIP_OPTIONS, 'gradNorm()');
     const { normType = 2, errorIfNonfinite = false, ...call } = options;
     checkNumber(normType, 'gradNorm(): normType');
+    checkSwitch(errorIfNonfinite, 'errorIfNonfinite');
     const found = await this.#inContext('gradNorm()', contextId, call, () =>
       this.#onOwners(({ rref }) => rpcSync(rref.owner(), gradientNorms, [rref, contextId, normType], call)),
     );
@@ -161,10 +162,11 @@ export class DistributedOptimizer implements Disposable {
   async clipGradNorm_(contextId: bigint, maxNorm: number, options: ClipOptions = {}): Promise<number> {
     refuseUnknown(options, CLIP_OPTIONS, 'clipGradNorm_()');
     checkNumber(maxNorm, 'clipGradNorm_(): maxNorm');
-    const total = await this.gradNorm(contextId, options);
+    const { normType: _, errorIfNonfinite: __, ...call } = options;
+    // A key is that of what changes something: another call under it, which only looks, would be taken for a mistake.
+    const total = await this.gradNorm(contextId, { ...options, idempotencyKey: undefined });
     const factor = clipFactor(maxNorm, total, isWide(total));
     if (factor === 1) return total;
-    const { normType: _, errorIfNonfinite: __, ...call } = options;
     await this.#inContext('clipGradNorm_()', contextId, call, () =>
       this.#onOwners(({ rref }) => rpcSync(rref.owner(), scaleGradients, [rref, contextId, factor], call)),
     );

@@ -1,5 +1,6 @@
 /** @file Where a remote module is put: 'worker/device', 'rank:N/device', a worker alone or a device alone. */
 import { RpcError, type To } from '@backwire/rpc';
+import { bare } from '@backwire/rpc/internal';
 
 export interface RemoteDevice {
   /** Undefined: the worker that asks. */
@@ -24,7 +25,7 @@ export function parseRemoteDevice(text: string): RemoteDevice {
   const unknown = fields.length === 2 && second !== undefined && second !== '' ? `; ${DEVICES}, not '${second}'` : '';
   throw new RpcError(
     'invalid-argument',
-    `Could not parse remote_device: ${String(text)}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'${unknown}`,
+    `Could not parse remote_device: ${bare(text)}. The valid format is '<workername>/<device>' or 'rank:<rank>/<device>' or '<device>'${unknown}`,
   );
 }
 

@@ -2,6 +2,7 @@
 import { currentAgent, RpcError, rpcSync, type CallOptions, type To } from '@backwire/rpc';
 import {
   CALL_OPTIONS,
+  checkSwitch,
   refuseUnknown,
   show,
   invokeServed,
@@ -99,6 +100,8 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   ): Promise<RemoteModule<M>> {
     refuseUnknown(options, CALL_OPTIONS, 'RemoteModule.fromModuleRRef()');
     const place = parseRemoteDevice(device);
+    if (!isRRef(rref))
+      throw new TypeError(`RemoteModule.fromModuleRRef() takes the RRef of a module, got ${show(rref)}`);
     await rref.confirmed(options);
     const modules = modulesOf(options.agent ?? currentAgent());
     if (modules === undefined) await rpcSync(rref.owner(), checkModule, [rref, place.device], options);
@@ -136,11 +139,10 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
   }
 
   /** References to the module's parameters, for `DistributedOptimizer`. One call. */
-  remoteParameters(recurse = true): Promise<RRef<Parameter>[]> {
-    return (
-      this.#modules?.parameters(this.#rref, recurse) ??
-      rpcSync(this.#on, parameterRRefs, [this.#rref as RRef<AnyModule>, recurse])
-    );
+  async remoteParameters(recurse = true): Promise<RRef<Parameter>[]> {
+    checkSwitch(recurse, 'recurse of remoteParameters()');
+    return await (this.#modules?.parameters(this.#rref, recurse) ??
+      rpcSync(this.#on, parameterRRefs, [this.#rref as RRef<AnyModule>, recurse]));
   }
 
   getModuleRRef(): RRef<M> {
@@ -153,6 +155,7 @@ export class RemoteModule<M extends AnyModule> extends nn.Module {
    * arguments starts later. Should the worker be gone, the next forward says so.
    */
   override train(mode = true): this {
+    checkSwitch(mode, 'the mode of train()');
     this.training = mode;
     const told =
       this.#modules?.train(this.#rref, mode) ?? rpcSync(this.#on, setMode, [this.#rref as RRef<AnyModule>, mode]);

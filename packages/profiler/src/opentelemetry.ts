@@ -9,6 +9,7 @@ import {
   type WorkerInfo,
 } from '@backwire/rpc';
 import {
+  checkMethods,
   optionNames,
   refuseUnknown,
   errorName,
@@ -54,10 +55,12 @@ const SYSTEM = 'backwire';
  * await initRpc({ name: 'w0', extensions: [await openTelemetry()] });
  * ```
  *
- * @throws RpcError 'failed-precondition' when `@opentelemetry/api` is not installed.
+ * @throws RpcError 'failed-precondition' when `@opentelemetry/api` is not installed; TypeError for what is no provider.
  */
 export async function openTelemetry(options: OpenTelemetryOptions = {}): Promise<Extension> {
   refuseUnknown(options, OPTIONS, 'openTelemetry()');
+  checkMethods(options.tracerProvider, ['getTracer'], 'tracerProvider', 'a TracerProvider');
+  checkMethods(options.meterProvider, ['getMeter'], 'meterProvider', 'a MeterProvider');
   const api = await loadApi();
   return {
     name: OPEN_TELEMETRY,

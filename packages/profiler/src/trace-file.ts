@@ -1,5 +1,6 @@
 /** @file Traces as files, written in pieces: the text of a million events is longer than a string may be. */
 import { RpcError } from '@backwire/rpc';
+import { show } from '@backwire/rpc/internal';
 import type { ChromeTrace } from './chrome-trace.ts';
 import { MIN_PIECE_CHARS } from './limits.ts';
 
@@ -8,7 +9,7 @@ import { MIN_PIECE_CHARS } from './limits.ts';
  * of any length, where `JSON.stringify` ends at the longest string, half a gigabyte.
  * @param path where; a file that is there is replaced
  * @param trace what is written
- * @throws RpcError 'failed-precondition' where there is no file system; what `node:fs` throws when the file cannot be written.
+ * @throws RpcError 'failed-precondition' where there is no file system; TypeError for what is no path and no trace; what `node:fs` throws when the file cannot be written.
  * @example
  * ```ts
  * const { profile: first } = await profiler.profile(() => ones([2]).add(1));
@@ -19,6 +20,10 @@ import { MIN_PIECE_CHARS } from './limits.ts';
  * ```
  */
 export async function writeChromeTrace(path: string, trace: ChromeTrace): Promise<void> {
+  if (typeof path !== 'string' || path === '')
+    throw new TypeError(`writeChromeTrace() takes the path of a file, got ${show(path)}`);
+  // Before the file is opened, which ends what it held.
+  checkTrace(trace);
   const fs = globalThis.process?.getBuiltinModule?.('node:fs/promises');
   if (fs === undefined)
     throw new RpcError(
@@ -26,6 +31,13 @@ export async function writeChromeTrace(path: string, trace: ChromeTrace): Promis
       `cannot write '${path}': there is no file system here; use toChromeTrace()`,
     );
   await fs.writeFile(path, traceText(trace));
+}
+
+function checkTrace(trace: unknown): void {
+  const { traceEvents, toChromeTrace } = (trace ?? {}) as { traceEvents?: unknown; toChromeTrace?: unknown };
+  if (Array.isArray(traceEvents)) return;
+  const what = typeof toChromeTrace === 'function' ? 'a profile: give its toChromeTrace()' : show(trace);
+  throw new TypeError(`writeChromeTrace() takes a trace, as toChromeTrace() makes it; got ${what}`);
 }
 
 /** The same text as `JSON.stringify(trace)`, in pieces. */

@@ -4,13 +4,14 @@ import { ambient, runWith } from '@backwire/tensor/internal';
 import type { CallingAgent } from './agent/calling-agent.ts';
 import { agentOf, wholeAgentOf } from './agent/current-agent.ts';
 import { nameOf, type AnyFn, type Callable } from './base/definitions.ts';
-import { RpcError } from './base/errors.ts';
+import { invalidArgument, RpcError } from './base/errors.ts';
 import type { CallLabel } from './extensions/extension.ts';
 import { InboundCall, type CallContext } from './server/inbound-call.ts';
 import { MAX_HIGH_WATER_ITEMS } from './base/limits.ts';
 import {
   checkArguments,
   CALL_OPTIONS,
+  checkSwitch,
   checkTimeoutMs,
   DEFAULT_HIGH_WATER_ITEMS,
   refuseUnknown,
@@ -143,7 +144,7 @@ export function rpcStream<A extends unknown[], I>(
   const agent = running(wholeAgentOf('streams', options));
   const items = options?.highWaterItems ?? DEFAULT_HIGH_WATER_ITEMS;
   if (!Number.isInteger(items) || items < 1 || items > MAX_HIGH_WATER_ITEMS)
-    throw new RangeError(`highWaterItems must be positive and at most ${MAX_HIGH_WATER_ITEMS}, got ${items}`);
+    throw new RangeError(`highWaterItems must be positive and at most ${MAX_HIGH_WATER_ITEMS}, got ${show(items)}`);
   const stream = new StreamReader(
     agent.caller.calls,
     items,
@@ -206,10 +207,20 @@ export function callContext(): CallContext {
 
 const COLLECTIVE_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'workers']);
 
+/** Of the options of calls a meeting takes those that mean something there. @throws RpcError 'invalid-argument', TypeError. */
+function checkMeeting(options: CallOptions, what: string): void {
+  refuseUnknown(options, COLLECTIVE_OPTIONS, what);
+  checkSwitch(options.ordered, 'ordered');
+  if (options.ordered === false)
+    throw invalidArgument(`${what} cannot go without its order: the workers meet in the order of their calls`);
+  if (options.idempotencyKey !== undefined)
+    throw invalidArgument(`${what} takes no idempotency key: every call of it is a meeting of its own`);
+}
+
 /**
  * Brings `value` together with those of all others: every one gets the map from name to value. No time limit by default.
  * @param value what travels: a tensor, a plain value, a registered type, an RRef
- * @param options `CallOptions`, and `workers`: the names of those who take part, all by default
+ * @param options `timeoutMs`, `signal` and `agent` as in `CallOptions`, and `workers`: the names of those who take part, all by default
  * @throws RpcError 'barrier-broken' when one of them dies or leaves, 'deadline-exceeded' naming who is missing.
  * @example
  * ```ts
@@ -225,13 +236,13 @@ export function allGather<T>(
   value: T,
   options: CallOptions & { workers?: readonly string[] } = {},
 ): Promise<Map<string, T>> {
-  refuseUnknown(options, COLLECTIVE_OPTIONS, 'allGather()');
+  checkMeeting(options, 'allGather()');
   return running(agentOf(options)).collectives.gather(value, options);
 }
 
 /**
  * Resolves when every one of `workers` (default: all) has called it. No time limit by default.
- * @param options `CallOptions`, and `workers`: the names of those who take part, all by default
+ * @param options `timeoutMs`, `signal` and `agent` as in `CallOptions`, and `workers`: the names of those who take part, all by default
  * @throws RpcError 'barrier-broken' when one of them dies or leaves, 'deadline-exceeded' naming who is missing.
  * @example
  * ```ts workers=worker1
@@ -240,7 +251,7 @@ export function allGather<T>(
  * ```
  */
 export async function barrier(options: CallOptions & { workers?: readonly string[] } = {}): Promise<void> {
-  refuseUnknown(options, COLLECTIVE_OPTIONS, 'barrier()');
+  checkMeeting(options, 'barrier()');
   await running(agentOf(options)).collectives.barrier(options);
 }
 

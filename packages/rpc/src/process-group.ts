@@ -15,7 +15,7 @@ import { wholeAgentOf } from './agent/current-agent.ts';
 import type { Place } from './agent/replica-seats.ts';
 import { invalidArgument, RpcError } from './base/errors.ts';
 import { GROUP_TIMEOUT_MS } from './base/limits.ts';
-import { checkTimeoutMs, refuseUnknown, show } from './base/options.ts';
+import { checkTimeoutMs, checkWorkers, refuseUnknown, show } from './base/options.ts';
 import type { RpcAgent } from './base/rpc-agent.ts';
 import { running } from './calls.ts';
 
@@ -42,6 +42,7 @@ export function processGroup(
   options: { workers?: readonly string[]; timeoutMs?: number; agent?: RpcAgent } = {},
 ): nn.ProcessGroup {
   refuseUnknown(options, GROUP_OPTIONS, 'processGroup()');
+  checkWorkers(options.workers, 'processGroup()');
   const agent = wholeAgentOf('process groups', options);
   const everybody = [agent.name, ...agent.members.others().map(({ worker }) => worker.name)];
   const names = [...new Set(options.workers ?? everybody)].sort(
@@ -95,7 +96,7 @@ export function processGroup(
     broadcast: async (tensor: Tensor, from: number, o: Timed = {}) => {
       refuseUnknown(o, BROADCAST_OPTIONS, 'broadcast()');
       if (!Number.isInteger(from) || from < 0 || from >= names.length)
-        throw new RangeError(`no member has rank ${from}`);
+        throw new RangeError(`broadcast(): no member has rank ${show(from)}`);
       if (from === rank) checkTensor(tensor, 'broadcast()');
       const about = { ...o, workers: names, tags: { sender: from } };
       const bring = (value: Tensor | null): Promise<Tensor> => meet('broadcast/whole', value, 'first', about);

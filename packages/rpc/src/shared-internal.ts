@@ -36,10 +36,11 @@ export {
   checkFunction,
   checkMethods,
   checkSignal,
+  checkSwitch,
   checkTimeoutMs,
   refuseUnknown,
-  show,
 } from './base/options.ts';
+export { bare, show } from './base/shown.ts';
 export { checkShutdown } from './base/shutdown-options.ts';
 export { LOGGER_METHODS } from './agent/rpc-options.ts';
 export { describeThrown } from './session/error-properties.ts';

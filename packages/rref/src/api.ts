@@ -16,6 +16,7 @@ import {
 import {
   CALL_OPTIONS,
   checkArguments,
+  checkSwitch,
   nameOf,
   optionNames,
   refuseUnknown,
@@ -42,6 +43,7 @@ const RREF_OPTIONS = optionNames<RRefOptions>()('creationSites');
 /** The extension: `initRpc({ extensions: [rrefs()] })`. One object may be given to several agents. */
 export function rrefs(options: RRefOptions = {}): Extension {
   refuseUnknown(options, RREF_OPTIONS, 'rrefs()');
+  checkSwitch(options.creationSites, 'creationSites');
   return {
     name: EXTENSION_NAME,
     attach(agent) {

@@ -1,4 +1,5 @@
 /** @file Names of options: one that does not exist is refused, with the one that was probably meant. */
+import { kindOf } from './given.ts';
 
 /** The words of a text, with a space between. */
 type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
@@ -14,13 +15,21 @@ export function optionNames<T>(): <Text extends string>(
 
 /** What is wrong with `given` as options of `what`: it has a name that is none of `known`. Only own names count. */
 export function unknownOption(given: object, known: ReadonlySet<string>, what: string): string | undefined {
+  let some = false;
   for (const name in given) {
+    some = true;
     if (known.has(name) || !Object.hasOwn(given, name)) continue;
     const near = nearestName(name, known);
     const advice = near === undefined ? `it takes ${[...known].join(', ') || 'none'}` : `did you mean '${near}'?`;
     return `${what}: unknown option '${name.slice(0, MAX_SHOWN)}'; ${advice}`;
   }
-  return undefined;
+  return some ? undefined : unnamed(given, what);
+}
+
+/** Lists, maps and promises have no names: whatever they hold would be lost. */
+function unnamed(given: object, what: string): string | undefined {
+  const kind = Object.prototype.toString.call(given).slice('[object '.length, -1);
+  return kind === 'Object' ? undefined : `${what}: options are an object with their names, got ${kindOf(given)}`;
 }
 
 /** @throws TypeError naming the option of `given` that `what` does not have, and the nearest that it has. */

@@ -1,6 +1,6 @@
 /** @file The gradients of one context on one worker, by leaf; what a pass added can be taken back until it is known to have succeeded. */
-import type { Tensor } from '@backwire/tensor';
-import { DISPOSE, AccumulateGrad, addGradients, gradEdge, untracked } from '@backwire/tensor/internal';
+import { Tensor } from '@backwire/tensor';
+import { DISPOSE, AccumulateGrad, addGradients, gradEdge, kindOf, untracked } from '@backwire/tensor/internal';
 import { MAX_UNCONFIRMED } from '../limits.ts';
 import { sameMember, samePass, type PassId } from '../protocol/ids.ts';
 
@@ -133,7 +133,7 @@ function sumOf(total: Tensor, part: Tensor, ours: boolean): Tensor {
 
 /** Keyed by autograd leaf, not by handle; the tensors are the caller's and outlive the context. */
 export interface Gradients extends Iterable<readonly [Tensor, Tensor]>, Disposable {
-  /** The gradient of a leaf, given by any handle of it; undefined where no pass reached it. */
+  /** The gradient of a leaf, given by any handle of it; undefined where no pass reached it. @throws TypeError for what is no tensor. */
   get(leaf: Tensor): Tensor | undefined;
   readonly size: number;
 }
@@ -150,6 +150,7 @@ class GradientMap implements Gradients {
   }
 
   get(leaf: Tensor): Tensor | undefined {
+    if (!(leaf instanceof Tensor)) throw new TypeError(`the gradient of a tensor is asked for, got ${kindOf(leaf)}`);
     const node = gradEdge(leaf)?.node;
     return node instanceof AccumulateGrad ? this.byLeaf.get(node) : undefined;
   }

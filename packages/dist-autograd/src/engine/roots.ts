@@ -1,5 +1,5 @@
 /** @file What may be a root of a distributed backward pass, in PyTorch's words, and which options it has. */
-import { CALL_OPTIONS, invalidArgument, refuseUnknown } from '@backwire/rpc/internal';
+import { CALL_OPTIONS, checkSignal, checkSwitch, invalidArgument, refuseUnknown } from '@backwire/rpc/internal';
 import { DisposedError, Tensor } from '@backwire/tensor';
 import { kindOf } from '@backwire/tensor/internal';
 
@@ -30,11 +30,17 @@ const BACKWARD_OPTIONS: ReadonlySet<string> = new Set([...CALL_OPTIONS, 'retainG
 
 /**
  * Programs without types may have misspelt them.
- * @throws RpcError 'invalid-argument' for an option or a mode that there is not; TypeError when they are no object.
+ * @throws RpcError 'invalid-argument' for an option or a mode that there is not; TypeError when they are no object, or one of another kind.
  */
-export function checkOptions(options: { readonly mode?: unknown }): void {
+export function checkOptions(options: {
+  readonly mode?: unknown;
+  readonly retainGraph?: unknown;
+  readonly signal?: unknown;
+}): void {
   refuseUnknown(options, BACKWARD_OPTIONS, 'backward()');
-  const { mode } = options;
+  const { mode, retainGraph, signal } = options;
+  checkSwitch(retainGraph, 'retainGraph');
+  checkSignal(signal);
   if (mode === undefined || mode === 'smart' || mode === 'fast') return;
   throw invalidArgument(
     `the mode of a backward pass is 'smart' or 'fast', got ${typeof mode === 'string' ? mode : typeof mode}`,

@@ -20,12 +20,16 @@ const collected = new WeakMap<RpcAgent, CallHistograms>();
 /**
  * Begins to measure the calls of an agent, for histograms; again does nothing. Until then a call is counted, and not timed.
  * @param agent @default the current one
+ * @throws TypeError for what is no agent.
  */
 export function measureCalls(agent: RpcAgent = currentAgent()): CallHistograms {
   let found = collected.get(agent);
   if (found === undefined) {
-    collected.set(agent, (found = new CallHistograms()));
-    (agent as RpcAgent & { readonly observers: Observers }).observers.add(found);
+    const { observers } = ((agent as unknown) ?? {}) as { readonly observers?: Observers };
+    if (typeof observers?.add !== 'function')
+      throw new TypeError(`the agent whose calls are measured is what initRpc() gives, got ${show(agent)}`);
+    observers.add((found = new CallHistograms()));
+    collected.set(agent, found);
   }
   return found;
 }
@@ -79,7 +83,7 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
   refuseUnknown(options, OPTIONS, 'serveMetrics()');
   const { port = 9464, host = '127.0.0.1', agent = currentAgent() } = options;
   if (!Number.isInteger(port) || port < 0 || port > 65_535)
-    throw invalidArgument(`serveMetrics(): port is a whole number from 0 to 65535, got ${String(port)}`);
+    throw invalidArgument(`serveMetrics(): port is a whole number from 0 to 65535, got ${show(port)}`);
   // No name at all is every address of this machine, to Node.
   if (typeof host !== 'string' || host === '')
     throw invalidArgument(`serveMetrics(): host is the name or address to listen on, got ${show(host)}`);

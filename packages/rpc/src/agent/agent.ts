@@ -39,7 +39,14 @@ import { metricsOf, type AgentMetrics } from '../inspection/metrics.ts';
 import { Observers } from '../base/call-observers.ts';
 import { encodeCallMessage, encodeFor, readCallPayload } from '../extensions/call-message.ts';
 import { Peers } from '../membership/peers.ts';
-import { refuseUnknown, type CallOptions, type Limits, type Liveness, type Logger } from '../base/options.ts';
+import {
+  checkFunction,
+  refuseUnknown,
+  type CallOptions,
+  type Limits,
+  type Liveness,
+  type Logger,
+} from '../base/options.ts';
 import { Membership, type View, type ViewMember } from '../protocol/membership.ts';
 import { Served } from '../base/served.ts';
 import { Shutdown, type Ending } from './shutdown.ts';
@@ -187,6 +194,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   // RpcAgent
 
   run<T>(fn: () => T): T {
+    if (typeof fn !== 'function') checkFunction(fn, 'run()');
     // A hook may ask so for what belongs to its pass.
     return runClean({ agent: this, exchange: ambient().exchange }, fn);
   }
@@ -196,7 +204,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     listener: (value: AgentEvents[E]) => void,
     options: { signal?: AbortSignal } = {},
   ): () => void {
-    refuseUnknown(options, LISTEN_OPTIONS, `on('${event}')`);
+    refuseUnknown(options, LISTEN_OPTIONS, 'on()');
     return this.hub.on(event, listener, options.signal);
   }
 

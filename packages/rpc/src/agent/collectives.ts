@@ -5,7 +5,7 @@
 import { currentExchange, type ReplicaSeat } from '@backwire/tensor/internal';
 import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
-import { checkTimeoutMs, show, type CallOptions } from '../base/options.ts';
+import { checkTimeoutMs, checkWorkers, type CallOptions } from '../base/options.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
 import { timedOut } from '../client/call-errors.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
@@ -155,7 +155,7 @@ export class Collectives implements Collecting {
 
   /** @throws TypeError when `workers` is no list, RpcError 'not-found' with the workers that there are for one that nobody has. */
   private async checkNamed(workers: unknown, what: string): Promise<void> {
-    if (!Array.isArray(workers)) throw new TypeError(`workers of ${what} is a list of names, got ${show(workers)}`);
+    checkWorkers(workers, what);
     const unknown = (workers as readonly string[]).filter((name) => !this.knows(name));
     if (unknown.length === 0) return;
     // They may have joined, and this worker not been told yet.

@@ -4,17 +4,17 @@ import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import type { AgentEvents } from '../base/rpc-agent.ts';
 import { invalidArgument, RpcError } from '../base/errors.ts';
 import { MAX_EVENT_LISTENERS } from '../base/limits.ts';
-import { checkSignal } from '../base/options.ts';
+import { checkSignal, show } from '../base/options.ts';
 import { warn } from '../base/platform.ts';
 
 const EVENTS = optionNames<AgentEvents>()('peer-suspect peer-down peer-joined peer-left peer-reconnected fenced error');
 
 type Listener = (value: never) => void;
 
-function unknownEvent(name: string): RpcError {
-  const near = nearestName(name, EVENTS);
+function unknownEvent(name: unknown): RpcError {
+  const near = typeof name === 'string' ? nearestName(name, EVENTS) : undefined;
   const advice = near === undefined ? `there are ${[...EVENTS].join(', ')}` : `did you mean '${near}'?`;
-  return invalidArgument(`no event is named '${name}'; ${advice}`);
+  return invalidArgument(`no event is named ${show(name)}; ${advice}`);
 }
 
 export class EventHub {
@@ -25,7 +25,7 @@ export class EventHub {
     listener: (value: AgentEvents[E]) => void,
     signal?: AbortSignal,
   ): () => void {
-    if (!EVENTS.has(event)) throw unknownEvent(String(event));
+    if (!EVENTS.has(event)) throw unknownEvent(event);
     if (typeof listener !== 'function') throw new TypeError(`a listener of '${event}' is a function`);
     checkSignal(signal);
     let list = this.listeners.get(event);

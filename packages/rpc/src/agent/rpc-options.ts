@@ -91,6 +91,8 @@ export function checkRpcOptions(options: RpcOptions, what: string): void {
   refuseUnknown(options.faults, FAULT_OPTIONS, `${what}: faults`);
   checkSecurityOptions(options.security);
   checkOptions(options.deviceMaps, `${what}: deviceMaps`);
+  if (options.bind !== undefined && typeof options.bind !== 'string')
+    throw new TypeError(`bind is the name or the address to listen on, got ${show(options.bind)}`);
   checkMethods(options.logger, LOGGER_METHODS, 'logger', 'an object such as console');
   if (typeof options.store !== 'string') checkMethods(options.store, STORE_METHODS, 'store', 'an address or a store');
 }

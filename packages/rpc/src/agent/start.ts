@@ -29,6 +29,7 @@ import {
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
 import type { ResolvedSecurity } from '../security/policy.ts';
+import { bare } from '../base/shown.ts';
 import type { Security } from '../base/options.ts';
 import { checkAdvertised, checkRpcOptions, type RpcOptions } from './rpc-options.ts';
 import { givenStore } from '../stores/given-store.ts';
@@ -122,6 +123,8 @@ function withEnvironment(options: RpcOptions, env: Surroundings['env']): RpcOpti
   const said = (name: string): string | undefined => (env[name] === '' ? undefined : env[name]);
   const bind = options.bind ?? said('BACKWIRE_BIND');
   const advertise = options.advertise ?? said('BACKWIRE_ADVERTISE');
+  // Not what stands in for null, which would be told to peers.
+  checkAdvertised(options.advertise);
   checkAdvertised(advertise);
   const membership = options.membership ?? (said('BACKWIRE_MEMBERSHIP') as RpcOptions['membership']);
   return {
@@ -271,7 +274,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   const membership = options.membership ?? (worldSize === undefined ? 'dynamic' : 'static');
   if (rank !== undefined) checkWorkerId(rank);
   if (worldSize !== undefined && typeof worldSize !== 'number') {
-    throw new TypeError(`worldSize is a whole number, got ${typeof worldSize} '${String(worldSize)}'`);
+    throw new TypeError(`worldSize is a whole number, got ${typeof worldSize} ${show(worldSize)}`);
   }
   if (worldSize !== undefined && (!Number.isInteger(worldSize) || worldSize < 1 || worldSize > 32_768)) {
     // What Number() makes of a variable that such a group does not have.
@@ -290,7 +293,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
     throw invalidArgument(`rank ${rank} is not below worldSize ${worldSize}`);
   }
   if (membership !== 'static' && membership !== 'dynamic') {
-    throw invalidArgument(`membership is 'static' or 'dynamic', got ${String(membership)}`);
+    throw invalidArgument(`membership is 'static' or 'dynamic', got ${bare(membership)}`);
   }
   checkLists(options);
   for (const name of ['builtins', 'callSites'] as const)
@@ -301,7 +304,7 @@ async function settle(options: RpcOptions, initTimeoutMs: number, around: Surrou
   checkWorkerName(group, 'Group name');
   const maxConcurrentCalls = options.maxConcurrentCalls ?? DEFAULT_CONCURRENT_CALLS;
   if (!Number.isInteger(maxConcurrentCalls) || maxConcurrentCalls < 1) {
-    throw invalidArgument(`maxConcurrentCalls must be positive, got ${maxConcurrentCalls}`);
+    throw invalidArgument(`maxConcurrentCalls must be positive, got ${show(maxConcurrentCalls)}`);
   }
   const logger = options.logger ?? consoleLogger(name);
   const limits = fillNumbers(DEFAULT_LIMITS, options.limits, 'limits');

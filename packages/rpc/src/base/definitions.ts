@@ -3,7 +3,7 @@ import { rpcName, type Named } from '@backwire/tensor';
 import { nearestName } from '@backwire/tensor/internal';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { invalidArgument, RpcError } from './errors.ts';
-import { refuseUnknown, show } from './options.ts';
+import { checkSwitch, refuseUnknown, show } from './options.ts';
 
 // `any`: only it lets every function and class be given.
 /* eslint-disable @typescript-eslint/no-explicit-any */
@@ -97,6 +97,7 @@ const HALF_PAIR = /\p{Surrogate}/u;
  */
 export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
   refuseUnknown(options, FUNCTION_OPTIONS, 'rpcFunction()');
+  checkSwitch(options.scope, 'scope of rpcFunction()');
   return define(fn, plainFunction(name, fn, { scope: options.scope ?? false }));
 }
 
@@ -117,7 +118,7 @@ export function systemFunction<F extends AnyFn>(name: string, fn: F, runs?: Kind
  * @param ctor the class
  * @param options `methods` and `statics`: what peers may call, nothing else is; `scope` as in `rpcFunction`
  * @throws RpcError 'failed-precondition' when the name is missing or taken, 'invalid-argument' when a listed method does not exist or has a
- * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore.
+ * name that proxies hide: `then`, `toJSON`, or one that begins with an underscore; TypeError for names and a `scope` of another kind.
  * @example
  * ```ts workers=worker1
  * class Counter {
@@ -179,7 +180,8 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
 /** @throws RpcError 'invalid-argument' unless the methods that are published are listed. */
 function checkPublished(name: string, options: unknown): void {
   if (typeof options === 'object' && options !== null) refuseUnknown(options, CLASS_OPTIONS, `rpcClass() of '${name}'`);
-  const { methods, statics } = (options ?? {}) as { methods?: unknown; statics?: unknown };
+  const { methods, statics, scope } = (options ?? {}) as { methods?: unknown; statics?: unknown; scope?: unknown };
+  checkSwitch(scope, 'scope of rpcClass()');
   const wrong = [methods, statics ?? []].find((list) => !Array.isArray(list));
   if (options === undefined || wrong !== undefined || methods === undefined) {
     const given = wrong === undefined ? 'none were given' : `got ${typeof wrong}`;
@@ -187,6 +189,9 @@ function checkPublished(name: string, options: unknown): void {
       `rpcClass() needs the methods of '${name}' that peers may call, ${given}: rpcClass(${name}, { methods: ['forward'] }); [] publishes none`,
     );
   }
+  for (const each of [...(methods as unknown[]), ...((statics ?? []) as unknown[])])
+    if (typeof each !== 'string')
+      throw new TypeError(`rpcClass() of '${name}': methods and statics are listed by their names, got ${show(each)}`);
 }
 
 /**

@@ -1,4 +1,5 @@
 /** @file The errors of the system, how a remote failure is rebuilt, and the table of error classes that may travel. */
+import { bare, show } from './shown.ts';
 
 /** The closed table of everything the system itself can fail with. */
 export const RPC_ERROR_CODES = Object.freeze([
@@ -79,7 +80,7 @@ export class RpcError extends Error {
   readonly peer: ErrorPeer | undefined;
 
   constructor(code: RpcErrorCode, text: string, fields: RpcErrorFields = {}) {
-    super(`${bareText(code, text)} [${code}]`, 'cause' in fields ? { cause: fields.cause } : undefined);
+    super(`${bareText(code, bare(text))} [${code}]`, 'cause' in fields ? { cause: fields.cause } : undefined);
     this.code = code;
     this.executed = fields.executed ?? 'no';
     this.retryable = fields.retryable ?? (this.executed === 'no' && PASSING.has(code));
@@ -207,7 +208,7 @@ const STANDARD: ReadonlySet<string> = new Set(['AggregateError', 'DOMException']
  * Lets errors of a class arrive as that class. The class is known by its name, the same on both sides, and is rebuilt with the
  * original message alone.
  * @param ctor a class that is made from its message alone; own properties travel and are put on it
- * @throws RpcError 'invalid-argument' when its name is another class already.
+ * @throws RpcError 'invalid-argument' when its name is another class already; TypeError for what is no class.
  * @example
  * ```ts workers=worker1
  * class OutOfStock extends Error {}
@@ -220,6 +221,7 @@ const STANDARD: ReadonlySet<string> = new Set(['AggregateError', 'DOMException']
  * ```
  */
 export function registerErrorType(ctor: new (message: string) => Error): void {
+  if (typeof ctor !== 'function') throw new TypeError(`registerErrorType() takes a class of errors, got ${show(ctor)}`);
   const known = table.get(ctor.name);
   if (known === ctor || STANDARD.has(ctor.name)) return;
   if (ctor.name === '') throw new RpcError('invalid-argument', 'an error type needs a class name');

@@ -2,10 +2,16 @@
 import { optionNames, unknownOption } from '@backwire/tensor/internal';
 import type { RpcAgent } from './rpc-agent.ts';
 import { invalidArgument } from './errors.ts';
+import { show } from './shown.ts';
+
+export { show } from './shown.ts';
 
 /** What a call may be told; every field is optional. */
 export interface CallOptions {
-  /** How long the call may take, in milliseconds; 0 = no limit; negative or NaN throws RangeError. @default the agent's `rpcTimeoutMs` */
+  /**
+   * How long the call may take, in milliseconds; 0, and what is longer than 49 days, is no limit; negative or NaN throws RangeError.
+   * @default the agent's `rpcTimeoutMs`
+   */
   timeoutMs?: number | undefined;
   /** Cancels the call: it rejects at once with `cancelled`, and the handler's own signal aborts. */
   signal?: AbortSignal | undefined;
@@ -144,8 +150,12 @@ export const DEFAULT_INIT_TIMEOUT_MS = 300_000;
 export const DEFAULT_CONCURRENT_CALLS = 1_024;
 export const DEFAULT_HIGH_WATER_ITEMS = 16;
 
+/** The longest time that the header of a call can tell, 49.7 days: one more means that there is no limit. */
+const MAX_TIME_MS = 2 ** 32 - 2;
+
 /**
- * A time as the caller gave it, in whole milliseconds: a fraction is rounded up, so that no tiny time becomes "no limit".
+ * A time as the caller gave it, in whole milliseconds: a fraction is rounded up, so that no tiny time becomes "no limit". One that is
+ * longer than can be told, or Infinity, is none: whoever gives a hundred years does not want an end after seven weeks.
  * @throws RangeError when it is negative or NaN, TypeError when it is no number at all.
  */
 export function checkTimeoutMs(value: number, name = 'timeoutMs'): number {
@@ -153,15 +163,19 @@ export function checkTimeoutMs(value: number, name = 'timeoutMs'): number {
     throw new TypeError(`${name} is a number of milliseconds, got ${typeof value} ${show(value)}`);
   }
   if (Number.isNaN(value) || value < 0) {
-    throw new RangeError(`RPC Timeout must be non-negative: ${name} is ${String(value)}`);
+    throw new RangeError(`RPC Timeout must be non-negative: ${name} is ${value}`);
   }
-  return value === Infinity ? 0 : Math.ceil(value);
+  return value > MAX_TIME_MS ? 0 : Math.ceil(value);
 }
 
-/** @throws TypeError unless it is a boolean or left out. */
+/** @throws TypeError unless it is a boolean or left out: other values would be taken for one or the other. */
+export function checkSwitch(given: unknown, name: string): void {
+  if (given === undefined || typeof given === 'boolean') return;
+  throw new TypeError(`${name} is true or false, got ${show(given)}`);
+}
+
 export function checkOrdered(ordered: unknown): void {
-  if (ordered === undefined || typeof ordered === 'boolean') return;
-  throw new TypeError(`ordered is true or false, got ${show(ordered)}`);
+  checkSwitch(ordered, 'ordered');
 }
 
 /** @throws TypeError for what is no `AbortSignal`; checked here because it would fail later, in words about something else. */
@@ -184,6 +198,12 @@ export function checkMethods(given: unknown, methods: readonly string[], name: s
   const lacking = methods.find((method) => typeof (given as Record<string, unknown> | null)?.[method] !== 'function');
   if (lacking === undefined) return;
   throw new TypeError(`${name} is ${kind}, got ${show(given)}, which has no ${lacking}()`);
+}
+
+/** @throws TypeError for what is no list of names; nothing, and null, stand for all workers. */
+export function checkWorkers(workers: unknown, what: string): void {
+  if (workers === undefined || workers === null || Array.isArray(workers)) return;
+  throw new TypeError(`workers of ${what} is a list of names, got ${show(workers)}`);
 }
 
 /** @throws TypeError when the arguments of a call are no list: programs without types may have forgotten the brackets. */
@@ -246,18 +266,6 @@ function checkSecurityOption(name: string, value: unknown): void {
 
 const TLS_ADVICE =
   ": with a shared secret TLS is { mode: 'psk', secret }, with certificates { mode: 'mtls', key, cert, ca }";
-
-/** A wrong value, short enough for a message. */
-export function show(value: unknown): string {
-  if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
-  if (typeof value === 'function') return value.name === '' ? 'an anonymous function' : `function '${value.name}'`;
-  if (typeof value !== 'object' || value === null) return String(value);
-  if (Array.isArray(value)) return 'a list';
-  const name = value.constructor?.name ?? 'none';
-  // Promises, generators and the like, whose classes have no name or say nothing.
-  const kind = /^\[object (\w+)\]$/.exec(Object.prototype.toString.call(value))?.[1] ?? 'Object';
-  return name === '' || kind === 'Promise' ? `a ${kind}` : `an object of class ${name}`;
-}
 
 /** @throws TypeError unless `fn`, which `what` is to run, is a function. */
 export function checkFunction(fn: unknown, what: string): void {

@@ -11,6 +11,6 @@ export function checkShutdown(options: ShutdownOptions): Required<ShutdownOption
   refuseUnknown(options, SHUTDOWN_OPTIONS, 'shutdown()');
   const { graceful = true, timeoutMs = 0, onLeak = 'warn' } = options;
   if (typeof graceful !== 'boolean') throw new TypeError(`graceful is true or false, got ${show(graceful)}`);
-  if (!['warn', 'throw'].includes(onLeak)) throw invalidArgument(`onLeak is 'warn' or 'throw', got ${String(onLeak)}`);
+  if (!['warn', 'throw'].includes(onLeak)) throw invalidArgument(`onLeak is 'warn' or 'throw', got ${show(onLeak)}`);
   return { graceful, timeoutMs: checkTimeoutMs(timeoutMs), onLeak };
 }

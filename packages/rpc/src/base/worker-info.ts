@@ -1,5 +1,6 @@
 /** @file Who a worker is: its name and its id (its rank). */
 import { invalidArgument, type RpcError } from './errors.ts';
+import { bare, show } from './shown.ts';
 
 /** How a worker is named in a call: by name, by id (rank), or by the record itself. */
 export type To = string | number | WorkerInfo;
@@ -44,7 +45,7 @@ export function isWorkerId(id: unknown): id is number {
 export function checkWorkerName(name: unknown, what = 'Worker name'): string {
   if (!isWorkerName(name)) {
     throw invalidArgument(
-      `${what} must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${String(name)}`,
+      `${what} must match ^[A-Za-z0-9-_:]*$, and must be non-empty and shorter than 128 chars, but got ${bare(name)}`,
     );
   }
   return name;
@@ -52,7 +53,7 @@ export function checkWorkerName(name: unknown, what = 'Worker name'): string {
 
 /** Throws `invalid-argument` unless `id` may be a worker's id, TypeError when it is no number. */
 export function checkWorkerId(id: unknown): number {
-  if (typeof id !== 'number') throw new TypeError(`rank is a whole number from 0, got ${typeof id} '${String(id)}'`);
+  if (typeof id !== 'number') throw new TypeError(`rank is a whole number from 0, got ${typeof id} ${show(id)}`);
   if (Number.isNaN(id)) {
     throw invalidArgument(
       "rank is no number: is RANK missing? 'backwire run' sets it: npx backwire run --nproc-per-node 2 program.ts",
@@ -63,5 +64,5 @@ export function checkWorkerId(id: unknown): number {
 }
 
 function outOfBounds(id: unknown): RpcError {
-  return invalidArgument(`RPC worker id ${String(id)} out of bounds for int16_t.`);
+  return invalidArgument(`RPC worker id ${bare(id)} out of bounds for int16_t.`);
 }

@@ -6,6 +6,19 @@ let node_net = require("node:net");
 let node_crypto = require("node:crypto");
 let node_fs = require("node:fs");
 let node_tls = require("node:tls");
+// src/base/shown.ts
+function show(value) {
+	if (typeof value === "string") return \`'\${value.slice(0, 40)}'\`;
+	if (typeof value === "function") return value.name === "" ? "an anonymous function" : \`function '\${value.name}'\`;
+	if (typeof value !== "object" || value === null) return String(value);
+	if (Array.isArray(value)) return "a list";
+	const name = value.constructor?.name ?? "none";
+	const kind = /^\\[object (\\w+)\\]$/.exec(Object.prototype.toString.call(value))?.[1] ?? "Object";
+	return name === "" || kind === "Promise" ? \`a \${kind}\` : \`an object of class \${name}\`;
+}
+function bare(value) {
+	return typeof value === "string" ? value : show(value);
+}
 // src/base/errors.ts
 const RPC_ERROR_CODES = Object.freeze([
 	"deadline-exceeded",
@@ -41,7 +54,7 @@ var RpcError = class RpcError extends Error {
 	retryable;
 	peer;
 	constructor(code, text, fields = {}) {
-		super(\`\${bareText(code, text)} [\${code}]\`, "cause" in fields ? { cause: fields.cause } : void 0);
+		super(\`\${bareText(code, bare(text))} [\${code}]\`, "cause" in fields ? { cause: fields.cause } : void 0);
 		this.code = code;
 		this.executed = fields.executed ?? "no";
 		this.retryable = fields.retryable ?? (this.executed === "no" && PASSING.has(code));

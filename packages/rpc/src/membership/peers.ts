@@ -9,6 +9,7 @@ import { Reception } from './reception.ts';
 import type { OpenCalls } from '../client/open-calls.ts';
 import type { ExtendedEnvironment } from '../extensions/chain.ts';
 import { RpcError, type Executed } from '../base/errors.ts';
+import { show } from '../base/shown.ts';
 import type { Group } from './group.ts';
 import type { StoreState } from './group-store.ts';
 import { Peer, type PeerOwner } from '../session/peer.ts';
@@ -125,7 +126,7 @@ export class Peers implements PeerOwner {
       throw this.missing(`name ${to.name}`, to);
     }
     if (typeof to !== 'number' || !Number.isInteger(to))
-      throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${String(to)}`);
+      throw new RpcError('invalid-argument', `Cannot get WorkerInfo from name ${show(to)}`);
     if (to === self.id) return this.loop.out;
     const member = this.options.membership.at(to);
     const peer = member === undefined ? undefined : this.peerNamed(member.name);

@@ -1,6 +1,13 @@
 /** @file The RRef that programs hold: one class for the owner's own handles and for those of users. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
-import { CALL_OPTIONS, refuseUnknown, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
+import {
+  CALL_OPTIONS,
+  checkSwitch,
+  refuseUnknown,
+  show,
+  type ExtensionHost,
+  type RpcMessage,
+} from '@backwire/rpc/internal';
 import { scopeHere } from '@backwire/tensor/internal';
 import type { Message } from '@backwire/wire';
 import { MessageType } from '@backwire/wire/internal';
@@ -90,7 +97,7 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
 
   confirmed(options: CallOptions = {}): Promise<void> {
     return this.use('confirmed()', async () => {
-      refuseUnknown(options, CALL_OPTIONS, 'confirmed()');
+      this.checkOptions(options, CALL_OPTIONS, 'confirmed()');
       if (this.owned !== undefined) await this.wait(this.owned.wait(), options);
       else if (this.fork !== undefined) await this.#session.requests.whenCreated(this, this.fork, options);
     });
@@ -100,7 +107,7 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
     const shared = options === undefined ? this.#type.shared() : undefined;
     if (shared !== undefined && this.usable) return shared;
     const asked = this.use('type_name()', async () => {
-      refuseUnknown(options, CALL_OPTIONS, 'typeName()');
+      this.checkOptions(options, CALL_OPTIONS, 'typeName()');
       const type =
         this.#type.name ??
         (this.owned === undefined
@@ -113,7 +120,7 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
 
   toHere(options: CallOptions = {}): Promise<T> {
     return this.use('to_here()', async () => {
-      refuseUnknown(options, CALL_OPTIONS, 'toHere()');
+      this.checkOptions(options, CALL_OPTIONS, 'toHere()');
       if (this.owned !== undefined)
         return (await this.here(this.owned, options, secondHandle, (value, within) => value.fetch(within))) as T;
       const payload = encodeFetch(this.rref, this.#session.host.self.id);
@@ -127,28 +134,28 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
     const { owned } = this;
     if (owned === undefined) return this.notHere();
     return this.use('local_value()', async () => {
-      refuseUnknown(options, CALL_OPTIONS, 'localValue()');
+      this.checkOptions(options, CALL_OPTIONS, 'localValue()');
       const value = await this.wait(owned.wait(), options);
       return (value instanceof StandIn ? value.local : value) as T;
     });
   }
 
   rpcSync(options: CallOptions = {}): RemoteProxy<T> {
-    refuseUnknown(options, CALL_OPTIONS, 'rpcSync() of an RRef');
+    this.checkOptions(options, CALL_OPTIONS, 'rpcSync() of an RRef');
     return createProxy((method, args) =>
       this.#session.requests.callMethod(this, 'sync', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   rpcAsync(options: CallOptions = {}): RemoteProxy<T> {
-    refuseUnknown(options, CALL_OPTIONS, 'rpcAsync() of an RRef');
+    this.checkOptions(options, CALL_OPTIONS, 'rpcAsync() of an RRef');
     return createProxy((method, args) =>
       this.#session.requests.callMethod(this, 'async', method, args, options),
     ) as RemoteProxy<T>;
   }
 
   remote(options: CallOptions = {}): RRefProxy<T> {
-    refuseUnknown(options, CALL_OPTIONS, 'remote() of an RRef');
+    this.checkOptions(options, CALL_OPTIONS, 'remote() of an RRef');
     return createProxy((method, args) =>
       this.#session.requests.callMethodRemotely(this, method, args, options),
     ) as RRefProxy<T>;
@@ -156,7 +163,9 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
 
   backward(contextId?: bigint, options: CallOptions & { retainGraph?: boolean } = {}): Promise<void> {
     return this.use('backward()', async () => {
-      refuseUnknown(options, BACKWARD_OPTIONS, 'backward()');
+      this.checkOptions(options, BACKWARD_OPTIONS, 'backward()');
+      checkSwitch(options.retainGraph, 'retainGraph');
+      checkContextId(contextId);
       const retainGraph = options.retainGraph ?? false;
       if (this.owned !== undefined) {
         const value = await this.wait(this.owned.wait(), options);
@@ -177,6 +186,7 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
   }
 
   onOwnerDied(listener: () => void): () => void {
+    if (typeof listener !== 'function') throw new TypeError(`onOwnerDied() takes a function, got ${show(listener)}`);
     return this.fork === undefined ? () => undefined : this.#session.onOwnerDied(this.fork, listener);
   }
 
@@ -198,6 +208,19 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
     }
   }
 
+  /** @throws RpcError 'invalid-argument' for options that there are not, and for another agent than the one that made the handle. */
+  private checkOptions(options: CallOptions | undefined, known: ReadonlySet<string>, what: string): void {
+    if (options === undefined) return;
+    refuseUnknown(options, known, what);
+    checkSwitch(options.ordered, 'ordered');
+    const agent: unknown = options.agent ?? undefined;
+    if (agent !== undefined && agent !== this.#session.host)
+      throw new RpcError(
+        'invalid-argument',
+        `${what}: an RRef is used by the agent that made it, '${this.#session.host.self.name}'; leave the agent out`,
+      );
+  }
+
   /** What `own` makes of the value, once it is there, or `asked` of what stands for it. */
   private async here<R>(
     owned: OwnedValue,
@@ -213,6 +236,15 @@ export class RRefHandle<T> extends BaseHandle implements RRef<T> {
     return asked(value, { timeoutMs, signal: options.signal });
   }
 }
+
+/** As where the context is looked for, which may be another worker: what is no id would be cut down to one on the way. */
+function checkContextId(id: unknown): void {
+  if (id === undefined) return;
+  if (typeof id !== 'bigint')
+    throw new TypeError(`backward(): a context id is a bigint, what context() gives its function; got ${show(id)}`);
+  if (BigInt.asUintN(64, id) !== id) throw new RpcError('not-found', `Could not find autograd context with id: ${id}`);
+}
+
 Object.defineProperty(RRefHandle.prototype, Symbol.for('backwire.carried'), {
   value: 'RRefs travel in arguments and results of calls only, of an agent with the extension rrefs()',
 });

@@ -2,11 +2,12 @@
 import { noGrad } from '../autograd/record.ts';
 import { tensor, zeros } from '../creation.ts';
 import { dtypes } from '../dtype.ts';
+import { kindOf } from '../given.ts';
 import { concat } from '../ops/join.ts';
 import { sparseCooTensor } from '../ops/sparse/coo.ts';
 import { sweep } from '../scope.ts';
 import { sameShape } from '../shape.ts';
-import type { Parameter, Tensor } from '../tensor.ts';
+import { Tensor, type Parameter } from '../tensor.ts';
 import type { Tags } from './replicas.ts';
 
 /** The gradients of some parameters, as one vector; or one sparse gradient. */
@@ -145,6 +146,8 @@ export class Bucket implements GradBucket {
    */
   parts(result: Tensor, owned: boolean, used = this.usedIn(result)): Combined[] {
     const { parameters, sparse } = this.plan;
+    if (!(result instanceof Tensor))
+      throw new TypeError(`a communication hook answers a tensor, got ${kindOf(result)}`);
     if (sparse && !this.isMarked) {
       const [only] = parameters as [Parameter];
       if (!sameShape(result.shape, only.shape)) throw sizeError(result, only);

@@ -2,6 +2,7 @@
 import { isGradEnabled, noGrad } from '../autograd/record.ts';
 import { replaceGrad } from '../autograd/backward/accumulate.ts';
 import { runBackward } from '../autograd/backward/engine.ts';
+import { checkFunction, checkGivenOptions, kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { untracked } from '../scope.ts';
 import type { Parameter, Tensor } from '../tensor.ts';
@@ -18,6 +19,21 @@ import { CombinedGradients } from '../optim/uncombined.ts';
 const OPTIONS: ReadonlySet<string> = new Set(['group', 'bucketBytes']);
 
 type Hook = (bucket: GradBucket) => Tensor | Promise<Tensor>;
+
+/** @throws TypeError for what is no module, options or group; RangeError for buckets of no size. */
+function checkReplica(module: unknown, options: { readonly group?: unknown; readonly bucketBytes?: unknown }): void {
+  const what = 'nn.DistributedDataParallel';
+  if (!(module instanceof Module)) throw new TypeError(`${what} takes a module, got ${kindOf(module)}`);
+  checkGivenOptions(what, options);
+  checkOptionNames(options, OPTIONS, what);
+  const { group, bucketBytes } = options;
+  const reduces = (group as Partial<ProcessGroup> | null | undefined)?.allReduce;
+  if (group !== undefined && typeof reduces !== 'function')
+    throw new TypeError(`${what}: the group is what processGroup() gives, got ${kindOf(group)}`);
+  if (bucketBytes === undefined) return;
+  if (typeof bucketBytes !== 'number') throw new TypeError(`bucketBytes is a number, got ${kindOf(bucketBytes)}`);
+  if (!(bucketBytes > 0)) throw new RangeError(`bucketBytes must be positive, got ${bucketBytes}`);
+}
 
 const GIVE_GROUP = 'give them a group, new nn.DistributedDataParallel(module, { group: processGroup() })';
 
@@ -56,9 +72,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
 
   constructor(module: M, options: { group?: ProcessGroup; bucketBytes?: number } = {}) {
     super();
-    checkOptionNames(options, OPTIONS, 'nn.DistributedDataParallel');
+    checkReplica(module, options);
     const { bucketBytes = DEFAULT_BUCKET_BYTES } = options;
-    if (!(bucketBytes > 0)) throw new RangeError(`bucketBytes must be positive, got ${bucketBytes}`);
     this.module = module;
     this.group = options.group;
     this.bucketBytes = bucketBytes;
@@ -86,7 +101,8 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
     const [parameters, buffers] = [module.namedParameters(), module.namedBuffers()];
     const tags = this.tagsOf(this.pass, 'synchronize');
     await exchanges.run(async (calls) => {
-      if (!Number.isInteger(from) || from < 0 || from >= group.size) throw new RangeError(`no member has rank ${from}`);
+      if (!Number.isInteger(from) || from < 0 || from >= group.size)
+        throw new RangeError(`synchronize(): no member has rank ${typeof from === 'number' ? from : kindOf(from)}`);
       await agreeOn(group, { parameters, buffers }, [], calls, tags);
       for (const [, copied] of [...parameters, ...buffers]) {
         const { signal } = calls;
@@ -105,6 +121,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    * likes, meets what the hooks of other workers call for the same bucket. @throws TypeError when there is a hook already.
    */
   registerCommHook<S>(state: S, hook: (state: S, bucket: GradBucket) => Tensor | Promise<Tensor>): void {
+    checkFunction('registerCommHook', hook);
     if (this.hook !== undefined) throw new TypeError('a communication hook is already registered');
     this.hook = (bucket) => hook(state, bucket);
     // The workers agree that all have one.
@@ -168,6 +185,7 @@ export class DistributedDataParallel<M extends Module & Callable> extends Module
    * @throws Error on all workers where they name different models over the same workers; what `fn` throws
    */
   async join<T>(fn: () => Promise<T>, ...beside: readonly DistributedDataParallel<Module & Callable>[]): Promise<T> {
+    checkFunction('join', fn);
     const all = [this, ...beside].filter((model) => !model.alone);
     if (all.some(({ joined }) => joined !== undefined)) throw new TypeError('join() is already running');
     const lines = all.map(({ group, exchanges }) => exchanges.turn.line || group);
