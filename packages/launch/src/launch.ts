@@ -2,9 +2,9 @@
 import { accessSync, constants as fsConstants } from 'node:fs';
 import { constants } from 'node:os';
 import { attempt, type AttemptOutcome } from './attempt.ts';
-import { optionNames, show, unknownOption, withoutPassword } from '@backwire/rpc/internal';
-import { LaunchError, messageOf, UsageError } from './errors.ts';
+import { LaunchError, messageOf } from './errors.ts';
 import { openLocalGroup, type GroupRound } from './group-store.ts';
+import { checkGiven } from './given.ts';
 import { HostGroup } from './host-group.ts';
 import { Interrupts } from './interrupts.ts';
 import { makeFolder } from './output.ts';
@@ -63,50 +63,6 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
     interrupts.close();
     reaper.close();
   }
-}
-
-const OPTIONS = optionNames<LaunchOptions>()(
-  'program args processes nodes minNodes membership nodeRank joinTimeoutMs lastCallMs rendezvous',
-  'rendezvousStore localAddr local masterAddr masterPort runId role maxRestarts stopGraceMs env label inherit shown',
-  'redirects tee logDir stdout stderr signals signal native execArgv cwd onGroup onStart',
-);
-
-/** Options that are one of a few words, */
-const WORDS = {
-  membership: ['static', 'dynamic'],
-  rendezvous: ['hosted', 'etcd', 'redis'],
-} as const satisfies { readonly [K in keyof LaunchOptions]?: readonly LaunchOptions[K][] };
-/** and those that are any text. */
-const TEXTS = [
-  'rendezvousStore',
-  'localAddr',
-  'masterAddr',
-  'runId',
-  'role',
-  'logDir',
-  'cwd',
-] as const satisfies (keyof LaunchOptions)[];
-
-/** Programs without types may misspell an option, or a word that it takes. */
-function checkGiven(options: unknown): void {
-  if (typeof options !== 'object' || options === null)
-    throw new UsageError("launch() needs options: at least { program: 'worker.ts' }");
-  const wrong = unknownOption(options, OPTIONS, 'launch()');
-  if (wrong !== undefined) throw new UsageError(wrong);
-  const { program } = options as { program?: unknown };
-  if (typeof program !== 'string' || program === '')
-    throw new UsageError(
-      `launch() needs the path of a program: launch({ program: 'worker.ts' }), got ${String(program)}`,
-    );
-  const given = options as Readonly<Record<string, unknown>>;
-  for (const [name, words] of Object.entries(WORDS))
-    if (given[name] !== undefined && !words.some((word) => word === given[name]))
-      throw new UsageError(
-        `${name} has to be ${words.map((word) => `'${word}'`).join(' or ')}, got ${withoutPassword(show(given[name]))}`,
-      );
-  for (const name of TEXTS)
-    if (given[name] !== undefined && typeof given[name] !== 'string')
-      throw new UsageError(`${name} has to be a text, got ${show(given[name])}`);
 }
 
 /** Better known before anything runs than after the first line. */

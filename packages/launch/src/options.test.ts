@@ -64,6 +64,23 @@ describe('launch()', () => {
     [{ role: {} }, 'role has to be a text, got an object of class Object'],
     [{ logDir: ['logs'], tee: 3 }, 'logDir has to be a text, got a list'],
     [{ cwd: new URL('file:///tmp') }, 'cwd has to be a text, got an object of class URL'],
+    [{ args: 'train' }, "args has to be a list of texts, got 'train'"],
+    [{ args: [, 'x'] }, 'args has to be a list of texts, got a list'], // eslint-disable-line no-sparse-arrays
+    [{ execArgv: [5] }, 'execArgv has to be a list of texts, got a list'],
+    [{ signals: 'SIGINT' }, "signals has to be a list of texts, got 'SIGINT'"],
+    [{ inherit: ['0'] }, 'inherit has to be a list of ranks, whole numbers from 0, got a list'],
+    [{ label: 'worker' }, "label has to be a function, got 'worker'"],
+    [{ shown: [0] }, 'shown has to be a function, got a list'],
+    [{ tee: '3', logDir: 'logs' }, "tee has to be a function, got '3'"],
+    [{ onStart: null }, 'onStart has to be a function, got null'],
+    [{ stdout: 'out.log' }, "stdout has to be a stream that is written to, got 'out.log'"],
+    [{ native: 'no' }, "native has to be true or false, got 'no'"],
+    [{ signal: new AbortController() }, 'signal has to be an AbortSignal, got an object of class AbortController'],
+    [{ local: { first: 0 } }, 'local has to be { first, size }, whole numbers, got an object of class Object'],
+    [{ env: new Map([['A', 'b']]) }, 'env has to be an object of texts, got an object of class Map'],
+    [{ env: 'A=b' }, "env has to be an object of texts, got 'A=b'"],
+    [{ env: { A: {} } }, 'env has to be an object of texts, got an object of class Object'],
+    [{ processes: Object.create(null) as unknown }, 'processes has to be a whole number from 1 to 4096, got an object'],
   ])('refuses what is no word or text of an option: %o', async (given, why) => {
     const refused = launch({ program: worker, ...(given as object) });
     await expect(refused).rejects.toThrow(why);

@@ -2,7 +2,7 @@
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
-import { findKeys, MAX_TIMER_MS, newId, newSecret } from '@backwire/rpc/internal';
+import { findKeys, MAX_TIMER_MS, newId, newSecret, show } from '@backwire/rpc/internal';
 import { LaunchError, messageOf, UsageError } from './errors.ts';
 import { DEFAULT_JOIN_TIMEOUT_MS, DEFAULT_LAST_CALL_MS, DEFAULT_STOP_GRACE_MS, MAX_PROCESSES } from './limits.ts';
 import type { LaunchOptions } from './options.ts';
@@ -175,5 +175,5 @@ function duration(name: string, value: number): number {
 }
 
 function shown(value: unknown): string {
-  return typeof value === 'number' ? String(value) : `the ${typeof value} '${String(value)}'`;
+  return typeof value === 'string' ? `the string '${value}'` : show(value);
 }
