@@ -6,6 +6,7 @@ import { collectGarbage } from '../src/device-memory.ts';
 import { Generator } from '../src/random.ts';
 import { FUNCTIONS, UNTRIED } from './bad-arguments/calls.ts';
 import { CLASSES } from './bad-arguments/classes.ts';
+import { TRAINING, WEIGHTS } from './bad-arguments/training.ts';
 
 /** What programs without types give by mistake. */
 const BAD: readonly (readonly [shown: string, make: () => unknown])[] = [
@@ -91,7 +92,7 @@ function at(path: string): unknown {
 type Method = (...args: unknown[]) => unknown;
 
 function subjects(): Subject[] {
-  const functions = Object.entries(FUNCTIONS).flatMap(([name, args]): Subject[] => {
+  const functions = Object.entries({ ...FUNCTIONS, ...WEIGHTS }).flatMap(([name, args]): Subject[] => {
     const fn = at(name);
     const own: Subject[] = typeof fn === 'function' ? [{ name, make: () => fn as Method, args }] : [];
     if (!isMethod(name)) return own;
@@ -101,7 +102,7 @@ function subjects(): Subject[] {
     };
     return [...own, { name: `Tensor.${name}`, make, args: () => args().slice(1) }];
   });
-  const classes = Object.entries(CLASSES).flatMap(([name, { args, methods }]): Subject[] => {
+  const classes = Object.entries({ ...CLASSES, ...TRAINING }).flatMap(([name, { args, methods }]): Subject[] => {
     const Class = at(name) as new (...args: unknown[]) => Record<string, Method>;
     const made = {
       name: `new ${name}`,
@@ -203,12 +204,21 @@ describe('a bad argument', () => {
   });
 
   it('is tried of all that is public', () => {
-    const known = new Set([...Object.keys(FUNCTIONS), ...Object.keys(CLASSES), ...UNTRIED]);
+    const known = new Set([
+      ...Object.keys(FUNCTIONS),
+      ...Object.keys(CLASSES),
+      ...UNTRIED,
+      ...Object.keys(TRAINING),
+      ...Object.keys(WEIGHTS),
+    ]);
     const names = (prefix: string, values: object): string[] =>
       Object.entries(values).flatMap(([name, value]) => (typeof value === 'function' ? [`${prefix}${name}`] : []));
     const all = [
       ...names('', bw),
       ...(['nn', 'optim', 'data', 'distributions', 'sparse'] as const).flatMap((part) => names(`${part}.`, bw[part])),
+      ...names('nn.init.', bw.nn.init),
+      ...names('nn.utils.', bw.nn.utils),
+      ...names('optim.lrScheduler.', bw.optim.lrScheduler),
       ...Object.getOwnPropertyNames(Tensor.prototype).filter(isMethod),
     ];
     expect(all.filter((name) => !known.has(name))).toEqual([]);

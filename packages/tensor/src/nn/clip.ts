@@ -1,7 +1,7 @@
 /** @file Norms of gradients, clipping, and parameters as one vector: `nn.utils`. */
 import { noGrad } from '../autograd/record.ts';
 import { zeros } from '../creation.ts';
-import { kindOf } from '../given.ts';
+import { checkGivenOptions, checkIterable, kindOf } from '../given.ts';
 import { norm } from '../ops/composite.ts';
 import { concat } from '../ops/join.ts';
 import { stack } from '../ops/stack.ts';
@@ -20,21 +20,31 @@ export interface ClipOptions {
   errorIfNonfinite?: boolean;
 }
 
-function gradientsOf(parameters: Iterable<Tensor> | Tensor): Tensor[] {
-  const list = parameters instanceof Tensor ? [parameters] : [...parameters];
+/** @throws TypeError for what holds something else than tensors. */
+function listOf(given: Iterable<Tensor> | Tensor, what: string): readonly Tensor[] {
+  if (given instanceof Tensor) return [given];
+  checkIterable(given, what);
+  const list: readonly unknown[] = [...given];
+  const wrong = list.findIndex((one) => !(one instanceof Tensor));
+  if (wrong !== -1) throw new TypeError(`${what} are Tensors, got ${kindOf(list[wrong])} at ${wrong}`);
+  return list as readonly Tensor[];
+}
+
+function gradientsOf(parameters: Iterable<Tensor> | Tensor, what: string): Tensor[] {
+  const list = listOf(parameters, what);
   return list.flatMap((p) => (p.grad === null ? [] : [p.grad]));
 }
 
 /** The norm of tensors taken as one vector: float64 where one of them is, else float32. */
 export function getTotalNorm(tensors: Iterable<Tensor>, options: ClipOptions = {}): Tensor {
-  checkOptionNames(options, OPTIONS, 'getTotalNorm()');
+  checkOptions(options, 'getTotalNorm()');
+  const given = listOf(tensors, 'getTotalNorm(): tensors');
   const p = options.normType ?? 2;
   checkNumber(p, 'getTotalNorm(): normType');
   const total = noGrad(() =>
     sweep(() => {
-      const list = [...tensors];
-      const dtype = isWide(list) ? 'float64' : 'float32';
-      const norms = list.map((t) => norm(t.detach().toDense(), p).to(dtype));
+      const dtype = isWide(given) ? 'float64' : 'float32';
+      const norms = given.map((t) => norm(t.detach().toDense(), p).to(dtype));
       return norms.length === 0 ? zeros([]) : norm(stack(norms), p);
     }),
   );
@@ -66,10 +76,19 @@ export function clipGradNorm_(
   options: ClipOptions = {},
 ): Tensor {
   checkNumber(maxNorm, 'clipGradNorm_(): maxNorm');
-  const grads = gradientsOf(parameters);
+  checkOptions(options, 'clipGradNorm_()');
+  const grads = gradientsOf(parameters, 'clipGradNorm_(): parameters');
   const total = getTotalNorm(grads, options);
   clipGradsWithNorm_(grads, maxNorm, total.item());
   return total;
+}
+
+function checkOptions(options: ClipOptions, what: string): void {
+  checkGivenOptions(what, options);
+  checkOptionNames(options, OPTIONS, what);
+  const { errorIfNonfinite } = options;
+  if (errorIfNonfinite !== undefined && typeof errorIfNonfinite !== 'boolean')
+    throw new TypeError(`${what}: errorIfNonfinite is true or false, got ${kindOf(errorIfNonfinite)}`);
 }
 
 /** Programs without types may leave it out, or give a text: every gradient would be NaN. @throws TypeError saying what is a number. */
@@ -90,7 +109,8 @@ export function clipFactor(maxNorm: number, total: number, wide: boolean): numbe
 /** Scales tensors in place so that their norm, `total`, becomes at most `maxNorm`. */
 export function clipGradsWithNorm_(grads: Iterable<Tensor>, maxNorm: number, total: number): void {
   checkNumber(maxNorm, 'clipGradsWithNorm_(): maxNorm');
-  const list = [...grads];
+  checkNumber(total, 'clipGradsWithNorm_(): total');
+  const list = listOf(grads, 'clipGradsWithNorm_(): grads');
   const factor = clipFactor(maxNorm, total, isWide(list));
   noGrad(() => {
     for (const grad of list) if (factor !== 1) (grad.sparse?.values ?? grad.detach()).mul_(factor);
@@ -103,8 +123,9 @@ export function clipGradsWithNorm_(grads: Iterable<Tensor>, maxNorm: number, tot
  */
 export function clipGradValue_(parameters: Iterable<Tensor> | Tensor, clipValue: number): void {
   checkNumber(clipValue, 'clipGradValue_(): clipValue');
+  const list = listOf(parameters, 'clipGradValue_(): parameters');
   noGrad(() => {
-    for (const p of parameters instanceof Tensor ? [parameters] : parameters) {
+    for (const p of list) {
       if (p.grad?.sparse?.coalesced === false) p.grad = p.grad.coalesce();
       (p.grad?.sparse?.values ?? p.grad?.detach())?.clamp_(-clipValue, clipValue);
     }
@@ -113,12 +134,15 @@ export function clipGradValue_(parameters: Iterable<Tensor> | Tensor, clipValue:
 
 /** The parameters one after the other as a vector. */
 export function parametersToVector(parameters: Iterable<Tensor>): Tensor {
-  return sweep(() => concat([...parameters].map((p) => p.reshape([p.size]))));
+  const list = listOf(parameters, 'parametersToVector(): parameters');
+  return sweep(() => concat(list.map((p) => p.reshape([p.size]))));
 }
 
 /** Copies a vector into the parameters, one after the other. */
 export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>): void {
-  const list = [...parameters];
+  if (!(vector instanceof Tensor))
+    throw new TypeError(`vectorToParameters(): vector is a Tensor, got ${kindOf(vector)}`);
+  const list = listOf(parameters, 'vectorToParameters(): parameters');
   const count = sizeOf([list.reduce((sum, p) => sum + p.size, 0)]);
   if (vector.rank !== 1 || vector.size !== count)
     throw new RangeError(

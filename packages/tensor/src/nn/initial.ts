@@ -1,16 +1,18 @@
 /** @file Weights to begin with: `nn.init`. Each fills a tensor in place, without recording, and returns it. */
+import { checkArguments } from '../arguments.ts';
 import { noGrad } from '../autograd/record.ts';
 import { eye } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { fill_ } from '../ops/inplace-elementwise.ts';
 import * as sampling from '../ops/sampling.ts';
 import { qr } from '../ops/factor.ts';
+import { checkGivenOptions, kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { randn, uniforms } from '../random.ts';
 import { sweep } from '../scope.ts';
 import { sizeOf } from '../shape.ts';
 import { tensor } from '../creation.ts';
-import type { Tensor } from '../tensor.ts';
+import { Tensor } from '../tensor.ts';
 
 function quietly<T extends Tensor>(t: T, fn: () => unknown): T {
   noGrad(() => sweep(() => void fn()));
@@ -19,16 +21,19 @@ function quietly<T extends Tensor>(t: T, fn: () => unknown): T {
 
 /** Fills `t` in place with draws between `low` and `high`; not recorded. Answers `t`. */
 export function uniform_<T extends Tensor>(t: T, low = 0, high = 1): T {
+  checkArguments('nn.init.uniform_', [t, low, high]);
   return quietly(t, () => sampling.uniform_(t, low, high));
 }
 
 /** Fills `t` in place with draws of a normal distribution; not recorded. Answers `t`. */
 export function normal_<T extends Tensor>(t: T, mean = 0, std = 1): T {
+  checkArguments('nn.init.normal_', [t, mean, std]);
   return quietly(t, () => sampling.normal_(t, mean, std));
 }
 
 /** Fills `t` in place with `value`; not recorded. Answers `t`. */
 export function constant_<T extends Tensor>(t: T, value: number): T {
+  checkArguments('nn.init.constant_', [t, value]);
   return quietly(t, () => fill_(t, value));
 }
 
@@ -44,12 +49,14 @@ export function zeros_<T extends Tensor>(t: T): T {
 
 /** The identity, of a matrix. */
 export function eye_<T extends Tensor>(t: T): T {
+  checkArguments('nn.init.eye_', [t]);
   if (t.rank !== 2) throw new ShapeError('Only tensors with 2 dimensions are supported');
   return quietly(t, () => t.copy_(eye(t.shape[0] as number, t.shape[1] as number)));
 }
 
 /** Normal with the given mean and deviation, drawn again where it falls outside of [low, high]. */
 export function truncNormal_<T extends Tensor>(t: T, mean = 0, std = 1, low = -2, high = 2): T {
+  checkArguments('nn.init.truncNormal_', [t, mean, std, low, high]);
   // By the inverse of the distribution function, as PyTorch does.
   const cdf = (x: number): number => (1 + erf(x / Math.SQRT2)) / 2;
   const [from, to] = [cdf((low - mean) / std), cdf((high - mean) / std)];
@@ -110,6 +117,10 @@ export type Nonlinearity =
 
 /** By how much what an activation lets through has to be scaled, for its variance to stay. */
 export function calculateGain(nonlinearity: Nonlinearity, param?: number): number {
+  // Which words there are is told below, in PyTorch's way.
+  if (typeof nonlinearity !== 'string') throw new RangeError(`Unsupported nonlinearity ${kindOf(nonlinearity)}`);
+  if (param !== undefined && param !== null && typeof param !== 'number')
+    throw new TypeError(`nn.init.calculateGain(): param is a number, got ${kindOf(param)}`);
   if (/^(linear|sigmoid|conv)/.test(nonlinearity)) return 1;
   switch (camel(nonlinearity)) {
     case 'tanh':
@@ -121,7 +132,7 @@ export function calculateGain(nonlinearity: Nonlinearity, param?: number): numbe
     case 'selu':
       return 0.75;
     default:
-      throw new RangeError(`Unsupported nonlinearity ${String(nonlinearity)}`);
+      throw new RangeError(`Unsupported nonlinearity ${nonlinearity as string}`);
   }
 }
 
@@ -135,6 +146,7 @@ function fans(t: Tensor): { in: number; out: number } {
 
 /** Glorot & Bengio 2010, uniform. */
 export function xavierUniform_<T extends Tensor>(t: T, gain = 1): T {
+  checkArguments('nn.init.xavierUniform_', [t, gain]);
   const fan = fans(t);
   const bound = gain * Math.sqrt(6 / (fan.in + fan.out));
   return uniform_(t, -bound, bound);
@@ -142,6 +154,7 @@ export function xavierUniform_<T extends Tensor>(t: T, gain = 1): T {
 
 /** Glorot & Bengio 2010, normal. */
 export function xavierNormal_<T extends Tensor>(t: T, gain = 1): T {
+  checkArguments('nn.init.xavierNormal_', [t, gain]);
   const fan = fans(t);
   return normal_(t, 0, gain * Math.sqrt(2 / (fan.in + fan.out)));
 }
@@ -159,9 +172,13 @@ export interface KaimingOptions {
 const KAIMING: ReadonlySet<string> = new Set(['a', 'mode', 'nonlinearity']);
 
 function kaiming(t: Tensor, options: KaimingOptions): number {
+  if (!(t instanceof Tensor)) throw new TypeError(`nn.init.kaiming takes a Tensor, got ${kindOf(t)}`);
+  checkGivenOptions('nn.init.kaiming', options);
   checkOptionNames(options, KAIMING, 'nn.init.kaiming');
   const { a = 0, nonlinearity = 'leakyRelu' } = options;
-  const mode = camel(options.mode ?? 'fanIn');
+  if (typeof a !== 'number') throw new TypeError(`nn.init.kaiming: a is a number, got ${kindOf(a)}`);
+  const given: unknown = options.mode ?? 'fanIn';
+  const mode = typeof given === 'string' ? camel(given) : kindOf(given);
   if (mode !== 'fanIn' && mode !== 'fanOut') throw new RangeError(`Mode ${mode} not supported: fanIn or fanOut`);
   return calculateGain(nonlinearity, a) / Math.sqrt(mode === 'fanIn' ? fans(t).in : fans(t).out);
 }
@@ -179,6 +196,7 @@ export function kaimingNormal_<T extends Tensor>(t: T, options: KaimingOptions =
 
 /** Rows, or columns where these are fewer, that are orthogonal to each other (Saxe et al. 2013); dimensions but the first count as one. */
 export function orthogonal_<T extends Tensor>(t: T, gain = 1): T {
+  checkArguments('nn.init.orthogonal_', [t, gain]);
   if (t.rank < 2) throw new ShapeError('Only tensors with 2 or more dimensions are supported');
   if (t.size === 0) return t;
   const rows = t.shape[0] as number;
@@ -193,6 +211,7 @@ export function orthogonal_<T extends Tensor>(t: T, gain = 1): T {
 
 /** Windows that let each channel through as it is: weights of convolutions, [out, in / groups, ...window]. */
 export function dirac_<T extends Tensor>(t: T, groups = 1): T {
+  checkArguments('nn.init.dirac_', [t, groups]);
   if (t.rank < 3 || t.rank > 5) throw new ShapeError('Only tensors with 3, 4, or 5 dimensions are supported');
   const [out, inner] = t.shape as [number, number];
   if (out % groups !== 0) throw new ShapeError('dim 0 must be divisible by groups');
@@ -208,7 +227,10 @@ export function dirac_<T extends Tensor>(t: T, groups = 1): T {
 
 /** Normal, with the part `sparsity` of each column set to zero. */
 export function sparse_<T extends Tensor>(t: T, sparsity: number, std = 0.01): T {
+  checkArguments('nn.init.sparse_', [t, sparsity, std]);
   if (t.rank !== 2) throw new ShapeError('Only tensors with 2 dimensions are supported');
+  if (!(sparsity >= 0 && sparsity <= 1))
+    throw new RangeError(`nn.init.sparse_(): sparsity is from 0 to 1, got ${sparsity}`);
   const [rows, columns] = t.shape as [number, number];
   return quietly(t, () => {
     normal_(t, 0, std);

@@ -2,7 +2,7 @@
 import { kindOf } from '../given.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { LRScheduler } from './lr-scheduler.ts';
-import { checkAbove0, checkEach, checkNumbers } from './options.ts';
+import { checkGiven, checkAbove0, checkEach, checkNumbers } from './options.ts';
 import type { Scheduled, ScheduledGroup } from './scheduled.ts';
 
 /** Of `nn`'s super-convergence: up to a largest rate and far down, within a known number of steps (Smith & Topin 2017). */
@@ -55,6 +55,7 @@ export class OneCycleLR extends LRScheduler {
 
   constructor(optimizer: Scheduled, options: OneCycleOptions) {
     super(optimizer);
+    checkGiven(options, 'OneCycleLR');
     checkOptionNames(options, ONE_CYCLE, 'OneCycleLR');
     const { maxLr, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4, cycleMomentum = true } = options;
     const { annealStrategy = 'cos', baseMomentum = 0.85, maxMomentum = 0.95 } = options;
@@ -175,6 +176,7 @@ export class CyclicLR extends LRScheduler {
 
   constructor(optimizer: Scheduled, options: CyclicOptions) {
     super(optimizer);
+    checkGiven(options, 'CyclicLR');
     checkOptionNames(options, CYCLIC, 'CyclicLR');
     const { baseLr, maxLr, stepSizeUp = 2000, stepSizeDown = stepSizeUp, cycleMomentum = true } = options;
     const { baseMomentum = 0.8, maxMomentum = 0.9 } = options;

@@ -3,7 +3,9 @@ import { noGrad } from '../autograd/record.ts';
 import { AutogradError, DTypeError } from '../errors.ts';
 import { decode } from '../dtype.ts';
 import { readArray } from '../host.ts';
+import { checkGivenOptions, kindOf } from '../given.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
+import { checkKinds, checkOptimizer, checkState, defined } from './options.ts';
 import { Tensor } from '../tensor.ts';
 import type { Optimizer } from './optimizer.ts';
 
@@ -21,6 +23,13 @@ export interface GradScalerOptions {
   enabled?: boolean;
 }
 const OPTIONS = optionNames<GradScalerOptions>()('initScale growthFactor backoffFactor growthInterval enabled');
+const DEFAULTS = {
+  initScale: 65_536,
+  growthFactor: 2,
+  backoffFactor: 0.5,
+  growthInterval: 2_000,
+  enabled: true,
+} satisfies Required<GradScalerOptions>;
 
 /** What a scaler writes to a checkpoint, by PyTorch's names. */
 export interface GradScalerState {
@@ -55,14 +64,10 @@ export class GradScaler {
 
   /** @throws RangeError for factors on the wrong side of 1, a scale that is not positive, and an interval that is no whole number. */
   constructor(options: GradScalerOptions = {}) {
+    checkGivenOptions('GradScaler', options);
     checkOptionNames(options, OPTIONS, 'GradScaler');
-    const {
-      initScale = 65_536,
-      growthFactor = 2,
-      backoffFactor = 0.5,
-      growthInterval = 2_000,
-      enabled = true,
-    } = options;
+    checkKinds(options, DEFAULTS, 'GradScaler');
+    const { initScale, growthFactor, backoffFactor, growthInterval, enabled } = { ...DEFAULTS, ...defined(options) };
     if (!(growthFactor > 1)) throw new RangeError(`GradScaler: The growth factor must be > 1.0, got ${growthFactor}`);
     if (!(backoffFactor < 1 && backoffFactor > 0))
       throw new RangeError(`GradScaler: The backoff factor must be < 1.0 and positive, got ${backoffFactor}`);
@@ -79,6 +84,7 @@ export class GradScaler {
   scale(loss: Tensor): Tensor;
   scale(losses: readonly Tensor[]): Tensor[];
   scale(losses: Tensor | readonly Tensor[]): Tensor | Tensor[] {
+    if (!(losses instanceof Tensor)) checkLosses(losses);
     if (!this.enabled) return losses instanceof Tensor ? losses : [...losses];
     this.used = true;
     if (losses instanceof Tensor) return losses.mul(this.factor);
@@ -90,6 +96,7 @@ export class GradScaler {
    * @throws AutogradError when it was done since the last update; DTypeError for gradients in float16, whose parameters ought to be float32.
    */
   unscale_(optimizer: Optimizer): void {
+    checkOptimizer(optimizer, 'unscale_()');
     if (!this.enabled) return;
     this.checkUsed('unscale_');
     const progress = this.progressOf(optimizer);
@@ -120,6 +127,7 @@ export class GradScaler {
 
   /** The optimiser's step by its parameters' `grad`, unless some are infinite or NaN. Returns whether it was taken. */
   step(optimizer: Optimizer): boolean {
+    checkOptimizer(optimizer, 'step() of a GradScaler');
     if (this.enabled) {
       this.checkUsed('step');
       const progress = this.progressOf(optimizer);
@@ -182,6 +190,7 @@ export class GradScaler {
 
   /** @throws TypeError for a state that lacks something: that of a scaler that was off. */
   loadStateDict(state: Partial<GradScalerState>): void {
+    checkState(state, 'a GradScaler');
     if (!this.enabled) return;
     const { scale, growth_factor, backoff_factor, growth_interval, _growth_tracker } = state;
     const all = { scale, growth_factor, backoff_factor, growth_interval, _growth_tracker };
@@ -214,7 +223,14 @@ export class GradScaler {
   }
 }
 
+function checkLosses(losses: unknown): void {
+  if (!Array.isArray(losses)) throw new TypeError(`scale() takes a loss, or a list of them, got ${kindOf(losses)}`);
+  for (const one of Array.from(losses as unknown[]))
+    if (!(one instanceof Tensor)) throw new TypeError(`scale() takes losses, which are Tensors, got ${kindOf(one)}`);
+}
+
 function checkedScale(scale: number): number {
+  if (typeof scale !== 'number') throw new TypeError(`GradScaler: a scale is a number, got ${kindOf(scale)}`);
   if (!(scale > 0 && scale < Infinity))
     throw new RangeError(`GradScaler: a scale is positive and finite, got ${scale}`);
   return Math.fround(scale);

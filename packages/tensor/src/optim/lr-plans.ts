@@ -1,7 +1,8 @@
 /** @file Learning-rate schedules that wait for a metric, or are made of others: on a plateau, one after or over others. */
+import { checkGivenOptions, kindOf } from '../given.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { LRScheduler, MultiplicativeLR } from './lr-scheduler.ts';
-import { checkEach, checkNumbers, defined } from './options.ts';
+import { checkEach, checkNumbers, checkOptimizer, checkState, defined } from './options.ts';
 import type { Scheduled } from './scheduled.ts';
 
 /** What `ReduceLROnPlateau` takes for progress, and what it does without. */
@@ -47,13 +48,18 @@ export class ReduceLROnPlateau {
   private readonly options: Required<PlateauOptions>;
 
   constructor(optimizer: Scheduled, options: PlateauOptions = {}) {
+    checkOptimizer(optimizer, 'ReduceLROnPlateau');
+    checkGivenOptions('ReduceLROnPlateau', options);
     checkOptionNames(options, PLATEAU, 'ReduceLROnPlateau');
     this.options = { ...PLATEAU_DEFAULTS, ...defined(options) };
     const { mode, thresholdMode, ...numbers } = this.options;
-    if (mode !== 'min' && mode !== 'max') throw new RangeError(`mode ${String(mode)} is unknown!`);
+    if (mode !== 'min' && mode !== 'max') throw new RangeError(`mode ${named(mode)} is unknown!`);
     if (thresholdMode !== 'rel' && thresholdMode !== 'abs')
-      throw new RangeError(`threshold mode ${String(thresholdMode)} is unknown!`);
+      throw new RangeError(`threshold mode ${named(thresholdMode)} is unknown!`);
     checkNumbers(numbers, 'ReduceLROnPlateau');
+    for (const [name, value] of Object.entries(numbers))
+      if (Array.isArray(value) && name !== 'minLr')
+        throw new TypeError(`ReduceLROnPlateau: ${name} is a number, got a list`);
     checkEach('ReduceLROnPlateau: minLr', numbers.minLr, optimizer.paramGroups);
     if (this.options.factor >= 1) throw new RangeError('Factor should be < 1.0.');
     this.optimizer = optimizer;
@@ -62,6 +68,8 @@ export class ReduceLROnPlateau {
 
   step(metric: number | { item(): number }): void {
     const { patience, cooldown } = this.options;
+    if (typeof metric !== 'number' && typeof (metric as { item?: unknown } | null | undefined)?.item !== 'function')
+      throw new TypeError(`step() of ReduceLROnPlateau takes the metric, a number or a scalar; got ${kindOf(metric)}`);
     const value = typeof metric === 'number' ? metric : metric.item();
     this.lastEpoch++;
     if (this.isBetter(value)) {
@@ -88,6 +96,7 @@ export class ReduceLROnPlateau {
   }
 
   loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    checkState(saved, 'ReduceLROnPlateau');
     const own = this.stateDict();
     for (const name of Object.keys(own)) {
       if (typeof saved[name] !== 'number') throw new RangeError(`loaded state of ReduceLROnPlateau has no ${name}`);
@@ -114,6 +123,19 @@ export class ReduceLROnPlateau {
   }
 }
 
+function checkSchedulers(schedulers: unknown, what: string): void {
+  if (!Array.isArray(schedulers)) throw new TypeError(`${what} takes a list of schedulers, got ${kindOf(schedulers)}`);
+  // Not `find`, which gives nothing for a hole either.
+  for (const one of Array.from(schedulers as unknown[]))
+    if (typeof (one as Partial<LRScheduler> | null | undefined)?.step !== 'function')
+      throw new TypeError(`${what} takes schedulers, got ${kindOf(one)}`);
+}
+
+/** A word as it is, in PyTorch's messages. */
+function named(given: unknown): string {
+  return typeof given === 'string' ? given : kindOf(given);
+}
+
 /**
  * One scheduler after the other: each from its milestone on, as if it began there; a MultiplicativeLR from the rate that it finds. One of
  * them may be a sequence itself.
@@ -124,6 +146,10 @@ export class SequentialLR extends LRScheduler {
 
   constructor(optimizer: Scheduled, schedulers: readonly LRScheduler[], milestones: readonly number[]) {
     super(optimizer);
+    checkSchedulers(schedulers, 'SequentialLR');
+    if (!Array.isArray(milestones))
+      throw new TypeError(`SequentialLR takes a list of milestones, got ${kindOf(milestones)}`);
+    checkNumbers({ milestone: milestones }, 'SequentialLR');
     if (schedulers.length < 1 || milestones.length !== schedulers.length - 1) {
       throw new RangeError(
         `Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got ${schedulers.length} schedulers and ${milestones.length} milestones`,
@@ -209,6 +235,7 @@ function allOrNothing(schedulers: readonly LRScheduler[], load: () => void): voi
 }
 
 function loadAll(schedulers: readonly LRScheduler[], saved: Readonly<Record<string, unknown>>): void {
+  checkState(saved, 'several schedulers');
   const states = saved['schedulers'];
   if (!Array.isArray(states) || states.length !== schedulers.length)
     throw new RangeError(`loaded state has another number of schedulers than ${schedulers.length}`);
@@ -220,6 +247,7 @@ export class ChainedScheduler {
   private readonly schedulers: readonly LRScheduler[];
 
   constructor(schedulers: readonly LRScheduler[]) {
+    checkSchedulers(schedulers, 'ChainedScheduler');
     if (schedulers.length < 1) throw new RangeError('ChainedScheduler expects at least one scheduler to be chained');
     this.schedulers = schedulers;
   }

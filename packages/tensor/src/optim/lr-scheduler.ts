@@ -2,7 +2,7 @@
 import type { ScheduledGroup, Scheduled } from './scheduled.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { checkAbove0, checkNumbers, defined } from './options.ts';
+import { checkAbove0, checkNumbers, checkOptimizer, checkState, defined } from './options.ts';
 
 /** Factors by the count of steps, one for all groups or one each. */
 export type Factors = ((epoch: number) => number) | readonly ((epoch: number) => number)[];
@@ -23,8 +23,7 @@ export abstract class LRScheduler {
   private readonly unnoted: readonly ScheduledGroup[];
 
   constructor(optimizer: Scheduled) {
-    if (!Array.isArray((optimizer as Partial<Scheduled> | undefined)?.paramGroups))
-      throw new TypeError(`${this.constructor.name} takes an optimizer`);
+    checkOptimizer(optimizer, this.constructor.name);
     this.optimizer = optimizer;
     this.unnoted = optimizer.paramGroups.filter((group) => (group['initialLr'] ?? undefined) === undefined);
     for (const group of this.unnoted) group['initialLr'] = group.lr;
@@ -57,6 +56,7 @@ export abstract class LRScheduler {
    * `DistributedOptimizer` has no such state, and is given them here.
    */
   loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    checkState(saved, this.constructor.name);
     const { lastEpoch, baseLrs, lastLr } = saved;
     if (!Number.isInteger(lastEpoch) || !isNumbers(baseLrs, this.baseLrs.length) || !isNumbers(lastLr)) {
       throw new RangeError(`loaded state does not fit ${this.constructor.name} of ${this.baseLrs.length} groups`);
@@ -118,9 +118,7 @@ export abstract class LRScheduler {
 
 function isNumbers(value: unknown, length?: number): value is number[] {
   return (
-    Array.isArray(value) &&
-    value.every((v) => typeof v === 'number') &&
-    (length === undefined || value.length === length)
+    Array.isArray(value) && value.every((v) => Number.isFinite(v)) && (length === undefined || value.length === length)
   );
 }
 
@@ -175,11 +173,13 @@ abstract class BySettings<O extends object, Given extends object = object> exten
     super(optimizer);
     const { name } = this.constructor;
     const known = Object.keys(defaults).join(', ');
-    if (typeof options !== 'object')
+    if (typeof options !== 'object' || options === null)
       throw new TypeError(`${name} takes its options as an object { ${known} }, got ${kindOf(options)}`);
     checkOptionNames(options, new Set(Object.keys(defaults)), name);
     this.settings = { ...defaults, ...(defined(options) as Required<O>), ...given };
     checkNumbers(this.settings, name);
+    for (const [key, value] of Object.entries(this.settings))
+      if (Array.isArray(value) && !(key in given)) throw new TypeError(`${name}: ${key} is a number, got a list`);
     this.check(this.settings);
     this.begin();
   }
@@ -220,6 +220,10 @@ export class MultiStepLR extends BySettings<{ gamma?: number }, { milestones: re
   constructor(optimizer: Scheduled, milestones: readonly number[], options: { gamma?: number } = {}) {
     super(optimizer, options, { gamma: 0.1 }, { milestones });
   }
+  protected override check({ milestones }: { milestones: readonly number[] }): void {
+    if (!Array.isArray(milestones))
+      throw new TypeError(`MultiStepLR takes a list of milestones, got ${kindOf(milestones)}`);
+  }
   protected rates(): number[] {
     const { milestones, gamma } = this.settings;
     const times = milestones.filter((at) => at === this.lastEpoch).length;
@@ -231,6 +235,9 @@ export class MultiStepLR extends BySettings<{ gamma?: number }, { milestones: re
 export class ExponentialLR extends BySettings<object, { gamma: number }> {
   constructor(optimizer: Scheduled, gamma: number) {
     super(optimizer, {}, {}, { gamma });
+  }
+  protected override check({ gamma }: { gamma: number }): void {
+    if (typeof gamma !== 'number') throw new TypeError(`ExponentialLR: gamma is a number, got ${kindOf(gamma)}`);
   }
   protected rates(): number[] {
     return this.lastEpoch === 0 ? this.currentLrs() : this.scaled(this.settings.gamma);
@@ -340,5 +347,5 @@ export class CosineAnnealingWarmRestarts extends BySettings<{ tMult?: number; et
 
 function checkCount(what: string, value: number): void {
   if (!Number.isInteger(value) || value < 1)
-    throw new RangeError(`${what} is a whole number of at least 1, but got ${value}`);
+    throw new RangeError(`${what} is a whole number of at least 1, but got ${kindOf(value)}`);
 }

@@ -62,6 +62,18 @@ export function checkNumbers(settings: Readonly<Record<string, unknown>>, what: 
   }
 }
 
+/** @throws TypeError for what has no groups of parameters, as optimisers do. */
+export function checkOptimizer(optimizer: unknown, what: string): void {
+  if (Array.isArray((optimizer as { paramGroups?: unknown } | null | undefined)?.paramGroups)) return;
+  throw new TypeError(`${what} takes an optimizer, got ${kindOf(optimizer)}`);
+}
+
+/** @throws TypeError for what no `stateDict()` gives. */
+export function checkState(saved: unknown, what: string): void {
+  if (typeof saved === 'object' && saved !== null) return;
+  throw new TypeError(`loadStateDict() of ${what} takes what stateDict() gave, got ${kindOf(saved)}`);
+}
+
 /** @throws RangeError for what is divided by. */
 export function checkAbove0(what: string, value: number): void {
   if (!(value > 0)) throw new RangeError(`${what} is above 0, but got ${value}`);

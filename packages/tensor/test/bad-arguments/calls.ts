@@ -218,8 +218,10 @@ export const UNTRIED: readonly string[] = [
   ...'isGradEnabled isAutocastEnabled memory devices backendName describeBackend getNumThreads'.split(' '),
   // Bases, and what is made of other programs' objects.
   ...'Tensor Parameter nn.Module nn.LayersModule nn.fromLayers optim.Optimizer distributions.Distribution'.split(' '),
-  ...'data.workerDataset data.workerFunction data.getWorkerInfo nn.DistributedDataParallel'.split(' '),
-  // test/arguments.test.ts, and the tests of what it scales.
-  ...'setBackend GradScaler'.split(' '),
+  ...'data.workerDataset data.workerFunction data.getWorkerInfo nn.DistributedDataParallel optim.lrScheduler.LRScheduler'.split(
+    ' ',
+  ),
+  // test/arguments.test.ts
+  'setBackend',
   ...'constructor joined dispose release adoptSparse become'.split(' '),
 ];
