@@ -468,6 +468,19 @@ describe('DistributedOptimizer', () => {
       );
     }));
 
+  it('clips under an idempotency key, which is that of the change alone', () =>
+    at(0, async () => {
+      using weight = remote('w1', Model, [1, 1]);
+      using param = await weight.rpcSync().weightRRef();
+      using optimizer = await DistributedOptimizer.create(optim.SGD, [param], { lr: 1 });
+      await context(async (id) => {
+        await backward(id, [(await weight.rpcSync().forward(tensor([[8]]))).sum()]);
+        const clipped = () => optimizer.clipGradNorm_(id, 2, { idempotencyKey: `clip-${id}` });
+        expect(await clipped()).toBe(8);
+        expect(await optimizer.gradNorm(id)).toBeCloseTo(2, 5);
+      });
+    }));
+
   it('names a context that is unknown', () =>
     at(0, async () => {
       const opt = await DistributedOptimizer.create(optim.SGD, [createRRef(leaf([2], 1))], { lr: 0.1 });

@@ -36,6 +36,20 @@ describe('misuse', () => {
       }),
     ));
 
+  it('of gradients and options says what they are', () =>
+    at(0, () =>
+      context(async (id) => {
+        const x = leaf([1], 1);
+        const wrong = (given: object): Promise<void> => backward(id, [x.mul(2).sum()], given);
+        await expect(wrong({ signal: new AbortController() })).rejects.toThrow('signal is an AbortSignal, got');
+        await expect(wrong({ retainGraph: 'no' })).rejects.toThrow("retainGraph is true or false, got 'no'");
+        await wrong({ retainGraph: false });
+        using gradients = getGradients(id);
+        expect(gradients.get(x)?.toArray()).toEqual([2]);
+        expect(() => gradients.get('x' as never)).toThrow("a tensor is asked for, got the text 'x'");
+      }),
+    ));
+
   it('names the context that is unknown', () =>
     everywhere(async (rank) => {
       const a = leaf([2], 1);

@@ -35,6 +35,16 @@ describe('the text of a trace', () => {
       await writeChromeTrace(path, trace);
       expect(readFileSync(path, 'utf8')).toBe(JSON.stringify(trace));
       await expect(writeChromeTrace(join(path, 'x'), trace)).rejects.toMatchObject({ code: 'ENOTDIR' });
+      // What is no trace leaves the file as it is.
+      for (const [given, what] of [
+        [{ toChromeTrace: () => trace }, 'a profile: give its toChromeTrace()'],
+        [JSON.stringify(trace), "'{"],
+        [undefined, 'undefined'],
+      ] as const)
+        await expect(writeChromeTrace(path, given as never)).rejects.toThrow(
+          `as toChromeTrace() makes it; got ${what}`,
+        );
+      expect(readFileSync(path, 'utf8')).toBe(JSON.stringify(trace));
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -2,6 +2,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ones, tensor, type Tensor } from '@backwire/tensor';
 import {
+  allGather,
+  barrier,
+  callContext,
   createAgent,
   processGroup,
   rpcFunction,
@@ -220,6 +223,38 @@ it('waitAll and the collectives say what they take', async () => {
   await expect(group.allReduce(5 as never)).rejects.toThrow('allReduce() takes a tensor, got 5');
   await expect(group.broadcast([1] as never, 0)).rejects.toThrow('broadcast() takes a tensor, got a list');
 });
+
+it('meetings take no options of calls that mean nothing there', async () => {
+  for (const meet of [(o: CallOptions) => allGather(1, o), (o: CallOptions) => barrier(o)]) {
+    const asked = (o: object): Promise<unknown> => from0(async () => meet({ ...o, timeoutMs: 200 }));
+    await expect(asked({ idempotencyKey: 'key' })).rejects.toThrow(
+      'takes no idempotency key: every call of it is a meet',
+    );
+    await expect(asked({ ordered: false })).rejects.toThrow('the workers meet in the order of their calls');
+    await expect(asked({ ordered: 1 })).rejects.toThrow('ordered is true or false, got 1');
+  }
+});
+
+it('options are an object with their names: what others hold would be lost', async () => {
+  for (const [given, what] of [
+    [new Map([['timeoutMs', 1]]), 'an object of class Map'],
+    [new Set(['timeoutMs']), 'an object of class Set'],
+    [Promise.resolve({ timeoutMs: 1 }), 'a Promise: await it'],
+  ] as const)
+    await expect(send(1, given as never)).rejects.toThrow(`options are an object with their names, got ${what}`);
+  expect(await send(1, Object.create(null) as CallOptions)).toBe(1);
+  expect(() => rpcFunction('misuse/scoped', () => 1, { scope: 'no' as never })).toThrow('true or false');
+});
+
+it.each([2 ** 32, 1e12, Number.MAX_VALUE, Infinity])(
+  'a time of %d ms, longer than can be told, is no limit',
+  async (ms) => {
+    const left = rpcFunction('misuse/left', leftMs);
+    expect(await from0(() => rpcSync('w1', left, [], { timeoutMs: ms }))).toBe(Infinity);
+    expect(await from0(() => rpcSync('w1', left, [], { timeoutMs: 2 ** 32 - 2 }))).toBeLessThan(2 ** 32 + 60_000);
+  },
+);
+const leftMs = (): number => callContext().remainingMs();
 
 it('a secret that is too short says how to make one', async () => {
   const security = { mode: 'hmac', secret: 'short' } as const;

@@ -384,6 +384,19 @@ describe('misuse', () => {
       expect(agents.every(isEmpty)).toBe(true);
     }));
 
+  it('another agent than the one that made the RRef, which it cannot be used by', () =>
+    withGroup(2, async (agents) => {
+      const [here, other] = agents as [RpcAgent, RpcAgent];
+      for (const owner of ['w0', 'w1']) {
+        using rref = remote(owner, identity, [1]);
+        for (const use of ['confirmed', 'typeName', 'toHere'] as const)
+          await expect(rref[use]({ agent: other })).rejects.toThrow("is used by the agent that made it, 'w0'");
+        for (const use of ['rpcSync', 'rpcAsync', 'remote'] as const)
+          expect(() => rref[use]({ agent: other })).toThrow("is used by the agent that made it, 'w0'");
+        expect(await rref.toHere({ agent: here })).toBe(1);
+      }
+    }));
+
   it('a creation that was never sent, of which methods are called at once', () =>
     withGroup(2, async () => {
       for (const owner of ['w0', 'w1']) {
