@@ -200,7 +200,7 @@ describe('context', () => {
         const next = (rank + 1) % 4;
         const a = leaf([2, 2], 1);
         await expect(rpcAsync(next, failing, [a])).rejects.toThrow(new TypeError('no such sum'));
-        const message = `On WorkerInfo(id=${next}, name=w${next}):\nShapeError: mat1 and mat2 shapes cannot be multiplied (3x3 and 6x6)`;
+        const message = `On WorkerInfo(id=${next}, name=w${next}):\nShapeError: matmul(): mat1 and mat2 shapes cannot be multiplied (3x3 and 6x6)`;
         await expect(rpcSync(next, matmul, [leaf([3, 3], 1), leaf([6, 6], 1)])).rejects.toThrow(
           errorMatching(RemoteError, { code: 'remote-error', remoteName: 'ShapeError', message }),
         );

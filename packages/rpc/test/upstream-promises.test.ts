@@ -118,7 +118,7 @@ const stateOf = (promise: Promise<unknown>): Promise<string> =>
 const TEN_AND_FIVE = errorMatching(RemoteError, {
   code: 'remote-error',
   remoteName: 'ShapeError',
-  message: 'ShapeError: The size of tensor a (10) must match the size of tensor b (5)',
+  message: 'ShapeError: add(): The size of tensor a (10) must match the size of tensor b (5)',
 });
 const modes = [
   ['rpcSync', rpcSync],

@@ -1,4 +1,5 @@
 /** @file Arguments of other kinds than the types of public functions and methods say, refused by name where programs without types give them. */
+import { DTypeError, ShapeError } from './errors.ts';
 import { ARGUMENTS } from './gen/arguments.ts';
 import { kindOf } from './given.ts';
 import type { Tensor } from './tensor.ts';
@@ -38,7 +39,11 @@ function checkedBy(text: string, run: Run, self: 0 | 1): Run {
   if (text.includes('...') || text.includes(')(') || self + countOf(text) > 3)
     return (...args) => {
       check(args);
-      return run(...args);
+      try {
+        return run(...args);
+      } catch (error) {
+        throw named(error, text);
+      }
     };
   // Most calls have tensors, numbers and nothing else: of these no more than their kinds is looked at, and no list is made. Two functions
   // may share a name, and be told apart by what follows (softplus): it goes on as it came.
@@ -46,8 +51,27 @@ function checkedBy(text: string, run: Run, self: 0 | 1): Run {
     const quick =
       bits !== undefined && (bitOf(a) & bits[0]) !== 0 && (bitOf(b) & bits[1]) !== 0 && (bitOf(c) & bits[2]) !== 0;
     if (!quick) check([a, b, c]);
-    return run(a, b, c, d, e);
+    try {
+      return run(a, b, c, d, e);
+    } catch (error) {
+      throw named(error, text);
+    }
   };
+}
+
+/** How messages begin that name an operation: those of the innermost, which threw. */
+const NAMED = /^[\w.]+(\(\))?: /;
+
+/** What an operation threw about shapes or dtypes, with the operation's name before it; many checks are of several operations. */
+function named(error: unknown, text: string): unknown {
+  if (!(error instanceof ShapeError || error instanceof DTypeError)) return error;
+  const { message, stack } = error;
+  const what = text.slice(0, text.indexOf('('));
+  if (NAMED.test(message) || message.startsWith(what.slice(what.lastIndexOf('.') + 1))) return error;
+  error.message = `${what}(): ${message}`;
+  // Engines write the message into the stack when the error is made; that is what is printed.
+  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+  return error;
 }
 
 /** How many parameters stand in the parentheses. */

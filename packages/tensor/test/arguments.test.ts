@@ -7,6 +7,7 @@ import {
   bincount,
   bmm,
   complex,
+  concat,
   conv2d,
   convTranspose2d,
   crossEntropy,
@@ -17,10 +18,14 @@ import {
   groupNorm,
   indexFill,
   loadSafetensors,
+  matmul,
   maxPool2d,
+  mseLoss,
   nn,
+  noGrad,
   oneHot,
   ones,
+  scope,
   setBackend,
   ShapeError,
   tensor,
@@ -44,6 +49,42 @@ describe('a tensor as one number', () => {
   ])('is not one of %s, which would be rounded', (value, says) => {
     expect(() => tensor([value], { dtype: 'int64' }).item()).toThrow(says);
     expect(tensor([2n ** 53n], { dtype: 'int64' }).item()).toBe(2 ** 53);
+  });
+});
+
+describe('shapes and dtypes that do not fit', () => {
+  const [two, three, matrix] = [() => ones([2]), () => ones([3]), () => ones([2, 3])];
+  it.each<[run: () => unknown, says: string]>([
+    [() => two().add(three()), 'add(): The size of tensor a (2) must match the size of tensor b (3)'],
+    [() => two().add_(three()), 'add_(): The size of tensor a (2) must match'],
+    [() => matmul(matrix(), matrix()), 'matmul(): mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)'],
+    [() => new nn.Linear(3, 2).forward(ones([2, 2])), 'matmul(): mat1 and mat2 shapes cannot be multiplied'],
+    [() => matrix().sum(5), 'sum(): Dimension out of range (expected to be in range of [-2, 1], but got 5)'],
+    [() => two().view([3]), "view(): shape '[3]' is invalid for input of size 2"],
+    [() => two().transpose(0, 1), 'transpose(): Dimension out of range'],
+    [() => concat([two(), matrix()]), 'concat(): '],
+    // Those that name themselves are named once.
+    [() => nn.utils.vectorToParameters(three(), [two()]), 'vectorToParameters: expected a vector of 2 elements'],
+    [() => mseLoss(two(), matrix()), 'mseLoss'],
+  ])('%s names the operation, in the message and in the stack', (run, says) => {
+    let thrown = new Error('nothing was thrown');
+    try {
+      run();
+    } catch (error) {
+      thrown = error as Error;
+    }
+    expect(thrown.message.slice(0, says.length)).toBe(says);
+    expect(thrown.message).not.toMatch(/^[\w.]+\(\): [\w.]+\(\): /);
+    expect(thrown.stack).toContain(thrown.message);
+  });
+
+  it('keeps what a program throws of these classes as it is', () => {
+    const own = new ShapeError('mine');
+    const fails = () => {
+      throw own;
+    };
+    expect(() => noGrad(() => scope(fails))).toThrow(own);
+    expect(own.message).toBe('mine');
   });
 });
 
