@@ -1,7 +1,7 @@
 /** @file What sibling packages use of @backwire/rpc wherever it runs. */
+export { errorTypeOf } from './base/error-types.ts';
 export {
   bareText,
-  errorTypeOf,
   InvariantError,
   invalidArgument,
   missingPackage,

@@ -17,7 +17,8 @@ export {
 export { processGroup } from './process-group.ts';
 export { remoteClass, remoteFunction, rpcClass, rpcFunction, type AnyCtor, type AnyFn } from './base/definitions.ts';
 export { newIdempotencyKey } from './base/ids.ts';
-export { RemoteError, RpcError, registerErrorType, rpcInfo, type RpcErrorCode } from './base/errors.ts';
+export { registerErrorType } from './base/error-types.ts';
+export { RemoteError, RpcError, rpcInfo, type RpcErrorCode } from './base/errors.ts';
 export type { Extension, ExtensionSession, Incoming, Outgoing } from './extensions/extension.ts';
 export type {
   CallOptions,

@@ -1,5 +1,6 @@
 /** @file One word for a failure: its code, or the class that a handler threw. It tells nothing of the values involved. */
 import { attempt } from './attempt.ts';
+import { errorClassName } from './error-types.ts';
 import { RemoteError, RpcError } from './errors.ts';
 import { isSystem } from './system-error.ts';
 
@@ -29,12 +30,13 @@ export function isRpcErrorName(name: string): boolean {
   return name === 'RpcError' || name === 'RemoteError';
 }
 
-/** `error.name` is inherited unless a class sets it; the class's own name says more. May throw, as the error's fields may. */
+/** `error.name` is inherited unless a class sets it; what the class is known by says more. May throw, as the error's fields may. */
 export function classNameOf(error: Error): string {
   const ctor: unknown = error.constructor;
   // Bundlers for pages give classes shorter names, and other workers know these two by their own.
   if (ctor === RpcError) return 'RpcError';
   if (ctor === RemoteError) return 'RemoteError';
-  const name = typeof ctor === 'function' && ctor.name !== '' ? ctor.name : error.name;
+  const known = typeof ctor === 'function' ? errorClassName(ctor) : '';
+  const name = known === '' ? error.name : known;
   return name === '' ? 'Error' : name;
 }

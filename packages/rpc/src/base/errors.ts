@@ -1,4 +1,4 @@
-/** @file The errors of the system, how a remote failure is rebuilt, and the table of error classes that may travel. */
+/** @file The errors of the system, and that of a handler that threw. */
 import { bare, show } from './shown.ts';
 
 /** The closed table of everything the system itself can fail with. */
@@ -184,52 +184,4 @@ export function rpcInfo(error: unknown): RpcError | undefined {
     at = at.cause;
   }
   return undefined;
-}
-
-type ErrorCtor = new (message: string) => Error;
-
-// On a well-known global symbol, so that two installed copies of this package agree.
-const KEY = Symbol.for('backwire.rpc.errorTypes');
-const holder = globalThis as { [KEY]?: Map<string, ErrorCtor> };
-const table: Map<string, ErrorCtor> = (holder[KEY] ??= new Map<string, ErrorCtor>([
-  ['Error', Error],
-  ['EvalError', EvalError],
-  ['RangeError', RangeError],
-  ['ReferenceError', ReferenceError],
-  ['SyntaxError', SyntaxError],
-  ['TypeError', TypeError],
-  ['URIError', URIError],
-]));
-
-/** Standard too, but made of more than a message. */
-const STANDARD: ReadonlySet<string> = new Set(['AggregateError', 'DOMException']);
-
-/**
- * Lets errors of a class arrive as that class. The class is known by its name, the same on both sides, and is rebuilt with the
- * original message alone.
- * @param ctor a class that is made from its message alone; own properties travel and are put on it
- * @throws RpcError 'invalid-argument' when its name is another class already; TypeError for what is no class.
- * @example
- * ```ts workers=worker1
- * class OutOfStock extends Error {}
- * registerErrorType(OutOfStock); // on both sides
- *
- * const buy = rpcFunction('example/buy', () => {
- *   throw new OutOfStock('no tea');
- * });
- * await rpcSync('worker1', buy).catch((error: unknown) => console.log(error instanceof OutOfStock)); // true
- * ```
- */
-export function registerErrorType(ctor: new (message: string) => Error): void {
-  if (typeof ctor !== 'function') throw new TypeError(`registerErrorType() takes a class of errors, got ${show(ctor)}`);
-  const known = table.get(ctor.name);
-  if (known === ctor || STANDARD.has(ctor.name)) return;
-  if (ctor.name === '') throw new RpcError('invalid-argument', 'an error type needs a class name');
-  if (known !== undefined) throw new RpcError('invalid-argument', `error type '${ctor.name}' is already registered`);
-  table.set(ctor.name, ctor);
-}
-
-/** The class registered under `name`, standard ones included. */
-export function errorTypeOf(name: string): ErrorCtor | undefined {
-  return table.get(name);
 }

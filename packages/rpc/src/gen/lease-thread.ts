@@ -123,17 +123,6 @@ function rpcInfo(error) {
 		at = at.cause;
 	}
 }
-const KEY$1 = Symbol.for("backwire.rpc.errorTypes");
-const holder = globalThis;
-holder[KEY$1] ??= new Map([
-	["Error", Error],
-	["EvalError", EvalError],
-	["RangeError", RangeError],
-	["ReferenceError", ReferenceError],
-	["SyntaxError", SyntaxError],
-	["TypeError", TypeError],
-	["URIError", URIError]
-]);
 // src/base/platform.ts
 const node = globalThis.process;
 const nodeCrypto = node?.getBuiltinModule?.("node:crypto");

@@ -11,7 +11,8 @@ import {
   type Room,
 } from './error-properties.ts';
 import { classNameOf, isRpcErrorName } from '../base/error-name.ts';
-import { bareText, errorTypeOf, isRpcErrorCode, RemoteError, RpcError, type Executed } from '../base/errors.ts';
+import { errorTypeOf } from '../base/error-types.ts';
+import { bareText, isRpcErrorCode, RemoteError, RpcError, type Executed } from '../base/errors.ts';
 import {
   MAX_CAUSE_TEXT,
   MAX_ERROR_CAUSES,
