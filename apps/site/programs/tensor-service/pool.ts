@@ -19,6 +19,11 @@ export class Pool {
     getWorkerInfos().forEach(add);
   }
 
+  /** How many workers there are. */
+  get size(): number {
+    return this.#open.size;
+  }
+
   /** Makes a call on the worker with the least to do, and again on another one where it does no harm. */
   async call<T>(attempt: (worker: string) => Promise<T>, tries = 3): Promise<T> {
     const tried = new Set<string>();

@@ -19,6 +19,7 @@ const STATUS: Partial<Record<RpcErrorCode, number>> = {
 
 await initRpc({ name: 'http', membership: 'dynamic', serve: [] }); // calls, and is not called
 const pool = new Pool('model', 64);
+let leaving = false;
 
 const server = createServer((request, response) => {
   const left = new AbortController();
@@ -27,6 +28,8 @@ const server = createServer((request, response) => {
 });
 
 async function answer(request: IncomingMessage, response: ServerResponse, signal: AbortSignal): Promise<void> {
+  if (request.url === '/health') return void response.end();
+  if (request.url === '/ready') return void response.writeHead(leaving || pool.size === 0 ? 503 : 200).end();
   const body = await read(request);
   if (request.url === '/score') {
     using rows = tensor(rowsOf(body));
@@ -78,6 +81,7 @@ server.listen(Number(process.env.PORT ?? 8080), '127.0.0.1');
 await once(server, 'listening');
 console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
 process.once('SIGTERM', () => {
+  leaving = true;
   server.close();
   shutdown({ timeoutMs: 2_000 }).catch((error: Error) => console.error(error.message));
 });

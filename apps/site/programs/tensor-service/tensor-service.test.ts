@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { createAgent, RpcError } from 'backwire';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { started, type Started } from '../../test/started.ts';
+import { hedged } from './hedged.ts';
 import { Pool } from './pool.ts';
 
 let group: Started;
@@ -43,6 +44,24 @@ it('says what is wrong with a request', async () => {
   expect((await post('/score', [[true, 2, 3, 4]])).status).toBe(400);
   expect((await post('/generate', null)).status).toBe(400);
   expect((await post('/nothing', {})).status).toBe(404);
+});
+
+it('says that it is up, and whether there is a worker to ask', async () => {
+  expect((await fetch(`${url}/health`)).status).toBe(200);
+  expect((await fetch(`${url}/ready`)).status).toBe(200);
+  const alone = started({
+    program: join(import.meta.dirname, 'main.ts'),
+    processes: 1,
+    membership: 'dynamic',
+    env: { PORT: '0' },
+  });
+  try {
+    const [there = ''] = await alone.prints(/http:\S+/);
+    expect((await fetch(`${there}/health`)).status).toBe(200);
+    expect((await fetch(`${there}/ready`)).status).toBe(503);
+  } finally {
+    await alone.stop();
+  }
 });
 
 it('streams words as they are made', async () => {
@@ -97,4 +116,32 @@ it('a pool asks another worker where that is safe, and no more than it may', asy
   await Promise.all(busy);
   expect(await pool.call((worker) => Promise.resolve(worker))).toMatch(/^model/);
   await Promise.all([http!, ...models].map((agent) => agent.shutdown({ timeoutMs: 5_000 })));
+});
+
+it('a second worker is asked where the first is slow, and one of them is enough', async () => {
+  const common = { worldSize: 3, store: 'memory://hedged', transports: ['memory'] };
+  const agents = await Promise.all(
+    ['http', 'model1', 'model2'].map((name, rank) => createAgent({ name, rank, ...common })),
+  );
+  const pool = agents[0]!.run(() => new Pool('model', 8));
+  const client = new AbortController();
+  const asked: string[] = [];
+  const cancelled: string[] = [];
+  const slowFirst = (worker: string, signal: AbortSignal): Promise<string> => {
+    signal.addEventListener('abort', () => cancelled.push(worker));
+    return asked.push(worker) === 1 ? new Promise(() => {}) : Promise.resolve(worker);
+  };
+  const answer = await hedged(pool, slowFirst, 5, client.signal);
+  expect([asked.length, new Set(asked).size, answer]).toEqual([2, 2, asked[1]]);
+  expect(cancelled).toEqual(asked);
+
+  asked.length = 0;
+  const quick = (worker: string): Promise<string> => (asked.push(worker), Promise.resolve(worker));
+  expect([await hedged(pool, quick, 1_000, client.signal)]).toEqual(asked);
+  const late = (): Promise<never> => Promise.reject(new RpcError('deadline-exceeded', 'late'));
+  await expect(hedged(pool, late, 1_000, client.signal)).rejects.toThrow('late');
+  const lateTwice = (worker: string): Promise<never> =>
+    new Promise((_, reject) => setTimeout(() => reject(new RpcError('deadline-exceeded', `late ${worker}`)), 20));
+  await expect(hedged(pool, lateTwice, 1, client.signal)).rejects.toBeInstanceOf(RpcError);
+  await Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 5_000 })));
 });
