@@ -80,6 +80,13 @@ describe.each(published)('%s', { concurrent: true }, (name) => {
     ).toEqual([]);
   });
 
+  test('has a readme whose links lead somewhere outside of the repository, too', () => {
+    const readme = readFileSync(join(tarball().folder, 'README.md'), 'utf8');
+    const links = [...readme.matchAll(/\]\(([^)]*)\)/g)].map(([, to = '']) => to);
+    expect(links.length).toBeGreaterThan(0);
+    expect(links.filter((to) => !/^(https:|#)/.test(to))).toEqual([]);
+  });
+
   test('has every file that its manifest names', () => {
     const { manifest, folder } = tarball();
     const missing = [...targets(manifest.exports), ...targets(manifest.bin)].filter(
