@@ -43,12 +43,20 @@ export interface RpcOptions {
   bind?: string;
   /** The name or address of this host that peers are told; an address 'wss://…' is told for WebSockets alone. @default the one bound */
   advertise?: string;
+  /**
+   * How peers prove who they are and what hides the bytes on the way. @default by BACKWIRE_SECRET or BACKWIRE_SECRET_FILE; without one,
+   * nothing listens beyond loopback
+   */
   security?: Security;
+  /** Where tensors arrive: for each peer by name, a device there for each device here. @default the cpu */
   deviceMaps?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** What one peer may make this agent hold; what is left out has its default. */
   limits?: Partial<Limits>;
+  /** When a silent peer is doubted and when it is given up, in milliseconds; what is left out has its default. */
   liveness?: Partial<Liveness>;
   /** Handlers that may run at once; one that awaits an outgoing call does not count. @default 1024 */
   maxConcurrentCalls?: number;
+  /** What adds to the agent. The package `backwire` adds remote references, autograd and profiling to these by itself. @default none */
   extensions?: readonly Extension[];
   /**
    * What calls may name here: functions, and classes, with their constructors and published methods. A list narrows it to its entries;
@@ -70,8 +78,9 @@ export interface RpcOptions {
    * BACKWIRE_CALL_SITES says: 1 for all, 0 for none
    */
   callSites?: boolean;
-  /** @default one that prints warnings and errors */
+  /** What is told of the agent's life. @default one that prints warnings and errors */
   logger?: Logger;
+  /** Failures on purpose, for tests. @default none */
   faults?: FaultInjection;
 }
 

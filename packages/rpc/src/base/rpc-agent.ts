@@ -28,8 +28,11 @@ export interface ShutdownOptions {
 
 /** One worker of a group. Ends by `shutdown`, or `await using`. */
 export interface RpcAgent extends AsyncDisposable {
+  /** This worker's name, unique in the group. */
   readonly name: string;
+  /** Its rank: 0 to 32767. */
   readonly id: number;
+  /** The name of the group. */
   readonly group: string;
   /** Runs fn with this agent current and everything else clean: no caller, deadline, autograd context or profiler; grad mode on. */
   run<T>(fn: () => T): T;
@@ -41,7 +44,9 @@ export interface RpcAgent extends AsyncDisposable {
   ): () => void;
   /** Lets peers call `definition` on this agent; the returned function takes it back. */
   register(definition: Named): () => void;
+  /** What the agent has and does, by name: 'agent.client_active_calls', 'num_owner_rrefs' and the like. */
   debugInfo(): Record<string, number | string>;
+  /** What it has counted, for `metricsText` and programs of one's own. */
   metrics(): Record<string, unknown>;
   /** Leaves the group. One deadline bounds all of it; who is missing is named. */
   shutdown(options?: ShutdownOptions): Promise<void>;
