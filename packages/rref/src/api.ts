@@ -54,6 +54,13 @@ export function rrefs(options: RRefOptions = {}): Extension {
   };
 }
 
+/** What `remote` calls: a function that peers know by a name. The compiler shows the text where something else is given. */
+type Leaving<F> = F extends Named
+  ? F extends AnyFn
+    ? NotGenerator<ReturnType<F>>
+    : 'the arguments are not those of the constructor: remote(to, Class, [ … ])'
+  : "not known to peers: give rpcFunction('name', fn), or a class with a static [rpcName] to rpcClass";
+
 /**
  * Calls `fn`, a function or a class, on `to`, where the result stays, and answers at once with an RRef of it. Arguments that cannot
  * travel throw here; whatever fails elsewhere (the function, a worker that is gone, an RRef among the arguments) shows when the RRef is
@@ -75,11 +82,11 @@ export function remote<C extends AnyCtor & Named>(
   ctor: C,
   ...rest: Rest<ConstructorParameters<C>>
 ): RRef<InstanceType<C>>;
-export function remote<F extends AnyFn & Named>(
+export function remote<F extends AnyFn | AnyCtor>(
   to: To,
-  fn: F & NotGenerator<ReturnType<F>>,
-  ...rest: Rest<Parameters<F>>
-): RRef<Awaited<ReturnType<F>>>;
+  fn: F & Leaving<F>,
+  ...rest: Rest<F extends AnyFn ? Parameters<F> : readonly unknown[]>
+): RRef<F extends AnyFn ? Awaited<ReturnType<F>> : never>;
 export function remote(to: To, fn: Named, args: readonly unknown[] = [], options: CallOptions = {}): RRef<unknown> {
   refuseUnknown(options, CALL_OPTIONS, 'remote()');
   const agent = options.agent ?? currentAgent();
