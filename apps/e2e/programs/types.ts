@@ -15,6 +15,7 @@ import {
   rpcSync,
   shutdown,
   tensor,
+  unique,
   type LaunchResult,
   type RRef,
   type RpcOptions,
@@ -57,3 +58,26 @@ export async function main(options: RpcOptions): Promise<number> {
   await shutdown();
   return n + started.exitCode;
 }
+
+// What a program exports without saying its type: the declarations that the compiler makes of it name types that can be imported.
+export const Shelf = rpcClass(
+  class {
+    static readonly [rpcName] = 'Shelf';
+    static of(width: number): number {
+      return width;
+    }
+    put(what: string): string {
+      return what;
+    }
+  },
+  { methods: ['put'], statics: ['of'] },
+);
+export const Counters = rpcClass(Counter, { methods: ['add'] });
+export const scaled = scale;
+export const shelf = () => remote('worker1', Shelf).rpcAsync();
+export const best = (x: Tensor) => [x.topK(1), x.max(0), x.sort()] as const;
+export const shapeOf = (x: Tensor) => x.shape;
+export const distinct = (x: Tensor) => unique(x);
+export const native = (x: Tensor) => x.toTf();
+export const peerOf = (error: unknown) => rpcInfo(error)?.peer;
+export const measured = () => profiler.measureCalls();

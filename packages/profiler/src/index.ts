@@ -9,6 +9,7 @@ export {
   type MetricsServer,
   type MetricsServerOptions,
 } from './metrics/serve.ts';
+export type { CallHistograms, Histogram } from './metrics/call-histograms.ts';
 export { openTelemetry, type OpenTelemetryOptions } from './opentelemetry.ts';
 export { profile, recordFunction, type Label, type Profile } from './profile.ts';
 export { profiling } from './profiling.ts';

@@ -15,10 +15,18 @@ export {
   waitAll,
 } from './calls.ts';
 export { processGroup } from './process-group.ts';
-export { remoteClass, remoteFunction, rpcClass, rpcFunction, type AnyCtor, type AnyFn } from './base/definitions.ts';
+export {
+  remoteClass,
+  remoteFunction,
+  rpcClass,
+  rpcFunction,
+  type AnyCtor,
+  type AnyFn,
+  type Published,
+} from './base/definitions.ts';
 export { newIdempotencyKey } from './base/ids.ts';
 export { registerErrorType } from './base/error-types.ts';
-export { RemoteError, RpcError, rpcInfo, type RpcErrorCode } from './base/errors.ts';
+export { RemoteError, RpcError, rpcInfo, type ErrorPeer, type RpcErrorCode } from './base/errors.ts';
 export type { Extension, ExtensionSession, Incoming, Outgoing } from './extensions/extension.ts';
 export type {
   CallOptions,

@@ -28,6 +28,7 @@ export type Interpolation = 'linear' | 'lower' | 'higher' | 'nearest' | 'midpoin
 /** What becomes of several values for one place. */
 export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
 
+/** What `topK`, `sort`, `max(dim)` and their like find along a dimension. */
 export interface Picked<Tensor> {
   values: Tensor;
   /** int64 positions along the dimension. */

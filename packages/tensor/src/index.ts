@@ -32,7 +32,15 @@ export { all, amax, amin, any, argMax, argMin, cumprod, cumsum, mean, prod, sum 
 export { gather, indexAdd, indexCopy, indexSelect, oneHot, scatter, scatterAdd, takeAlongDim } from './ops/indexing.ts';
 export { index, indexFill, indexPut, indexPut_, take } from './ops/subscript.ts';
 export { scatterReduce } from './ops/scatter-reduce.ts';
-export type { IndexItem, IndexPutOptions, Interpolation, ScatterReduction, Slice } from './arranging-methods.ts';
+export type {
+  IndexItem,
+  IndexPutOptions,
+  Interpolation,
+  Picked,
+  ScatterReduction,
+  Slice,
+} from './arranging-methods.ts';
+export type { Shape } from './shape.ts';
 export * from './ops/arrange.ts';
 export * from './ops/order.ts';
 export * from './ops/bitwise.ts';
@@ -52,6 +60,7 @@ export { checkpoint } from './autograd/backward/checkpoint.ts';
 export { grad, runBackward, type BackwardOptions, type GradOptions } from './autograd/backward/engine.ts';
 export { gradcheck, type GradcheckOptions } from './autograd/backward/gradcheck.ts';
 export { fromTf, lift } from './interop.ts';
+export type { TfTensor } from './backends/tfjs.ts';
 export { memory } from './memory.ts';
 export { setMemoryBudget } from './device-memory.ts';
 export { deviceMemory, devices, openHostDevice } from './devices.ts';

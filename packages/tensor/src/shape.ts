@@ -3,6 +3,7 @@ import { ShapeError } from './errors.ts';
 import { kindOf } from './given.ts';
 import { limits } from './limits.ts';
 
+/** The sizes of the dimensions, in elements; a scalar has none. */
 export type Shape = readonly number[];
 
 /** The number of elements; 1 for a scalar. */

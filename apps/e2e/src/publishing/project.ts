@@ -56,6 +56,7 @@ export class Project {
       strict: true,
       skipLibCheck: false,
       noEmit: true,
+      declaration: true, // as `tsc --init` has it: what is exported has a type that can be written down
       types: ['node'],
     };
     this.write(config, JSON.stringify({ compilerOptions: { ...options, ...own }, files }));

@@ -1,8 +1,8 @@
 /** @file Fresh projects outside of the repository, which installed what was published. */
-import { readFileSync } from 'node:fs';
+import { cpSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { expect, inject, test } from 'vitest';
-import { root } from '../workspace.ts';
+import { root, run } from '../workspace.ts';
 import { FIX, LEAST_TYPESCRIPT } from './rehearsal.ts';
 import { answerOf, group, here, start, type Place } from './programs.ts';
 import { Project, type Resolution } from './project.ts';
@@ -33,9 +33,51 @@ test.each<[keyof typeof projects, Resolution, string, string]>([
   },
 );
 
+test('the compiler says what is wrong where it is wrong', async () => {
+  const project = Project.at(projects.first);
+  const mistakes: readonly (readonly [line: string, said: RegExp])[] = [
+    ["remote('w1', Counter);", /TS2345.*the arguments are not those of the constructor/],
+    ["remote('w1', class {}, []);", /TS2769/],
+    ["remote('w1', (n: number) => n, [1]);", /TS2345.*not known to peers/],
+    ["remote('w1', upTo, [1]);", /TS2345.*a generator is called with rpcStream/],
+    ["remote('w1', Counter, ['one']);", /TS2769/],
+    ["rpcSync('w1', scale);", /TS2554: Expected 3-4 arguments, but got 2/],
+    ["rpcSync('w1', scale, [1, 'two']);", /\(\d+,28\).*TS2322: Type 'string' is not assignable to type 'number'/],
+    ["rpcSync('w1', (n: number) => n, [1]);", /TS2345.*not known to peers/],
+  ];
+  const head = `import { remote, rpcClass, rpcFunction, rpcName, rpcSync } from 'backwire';
+class Counter { static readonly [rpcName] = 'Counter'; n: number; constructor(n: number) { this.n = n; } }
+rpcClass(Counter, { methods: [] });
+const scale = rpcFunction('scale', (x: number, by: number) => x * by);
+const upTo = rpcFunction('upTo', function* (n: number) { yield n; });
+`;
+  project.write(
+    'mistakes.ts',
+    `${head}${mistakes.map(([line]) => line).join('\n')}\nawait remote('w1', Counter, [1]).toHere();\n`,
+  );
+  const errors = await project.typeErrors(['mistakes.ts'], 'nodenext');
+  const first = head.split('\n').length;
+  expect(errors).toEqual(mistakes.map(([, said]) => expect.stringMatching(said)));
+  expect(errors.map((error) => Number(/\((\d+),/.exec(error)?.[1]))).toEqual(mistakes.map((_, i) => first + i));
+});
+
 test('the compiler of the project with one package is the oldest that is promised', () => {
   expect(versionOf(projects.alone, 'typescript')).toMatch(new RegExp(`^${LEAST_TYPESCRIPT}\\.`));
   expect(readFileSync(join(root, 'docs/versioning.md'), 'utf8')).toContain(`TypeScript ${LEAST_TYPESCRIPT} and newer`);
+});
+
+test('the programs of the documentation have no errors under the tsconfig.json that it gives', async () => {
+  const start = readFileSync(join(root, 'docs/start.md'), 'utf8');
+  const [, config = ''] = /`tsconfig\.json`[^`]*```json\n([^`]*)```/.exec(start) ?? [];
+  const project = Project.at(projects.first);
+  project.write(
+    'tsconfig.documented.json',
+    JSON.stringify({ ...(JSON.parse(config) as object), include: ['documented'], exclude: ['**/*.test.ts'] }),
+  );
+  cpSync(join(root, 'apps/site/programs'), join(project.folder, 'documented'), { recursive: true });
+  const tsc = join(root, 'node_modules/typescript/bin/tsc');
+  const { stdout } = await run(process.execPath, [tsc, '-p', 'tsconfig.documented.json'], { cwd: project.folder });
+  expect(stdout).toBe('');
 });
 
 test('one package with its dependencies makes calls', async () => {

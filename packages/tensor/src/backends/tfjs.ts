@@ -4,6 +4,7 @@ import { TensorError } from '../errors.ts';
 import { here } from '../here.ts';
 
 export type TfModule = typeof tfjs;
+/** A tensor of TensorFlow.js. */
 export type TfTensor = tfjs.Tensor;
 export type TfInfo = tfjs.TensorInfo;
 

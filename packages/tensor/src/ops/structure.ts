@@ -268,9 +268,13 @@ const uniqueOp = defineOp<{ values: TypedArrays[DType]; n: number }>(
   ([t], { values, n }) => fromArray(values, t.dtype, [n]),
 );
 
-interface Distinct {
+/** What `unique` finds. */
+export interface Distinct {
+  /** [n], in ascending order. */
   values: Tensor;
+  /** int64, of the shape of what was given: where each element is among `values`. */
   inverse: Tensor;
+  /** int64 [n]: how often each occurs. */
   counts: Tensor;
 }
 
