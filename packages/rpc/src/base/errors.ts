@@ -1,5 +1,5 @@
 /** @file The errors of the system, and that of a handler that threw. */
-import { bare, show } from './shown.ts';
+import { bare } from './shown.ts';
 
 /** The closed table of everything the system itself can fail with. */
 export const RPC_ERROR_CODES = Object.freeze([
