@@ -302,4 +302,4 @@ export const SUBJECTS: readonly Subject[] = [
   subject('isRRef', isRRef, () => [1]),
   ...REFERENCES,
 ];
-export { ID, keyless, newName, options, signal, subject };
+export { ID, keyless, options, signal, subject };
