@@ -10,10 +10,10 @@ import {
 } from '@backwire/tensor/internal';
 import { reduceInParts } from './agent/all-reduce.ts';
 import type { MeetOptions } from './agent/collectives.ts';
-import type { CollectiveTags, Combine } from './agent/combine.ts';
+import { tensorIn, type CollectiveTags, type Combine } from './agent/combine.ts';
 import { wholeAgentOf } from './agent/current-agent.ts';
 import type { Place } from './agent/replica-seats.ts';
-import { invalidArgument, RpcError } from './base/errors.ts';
+import { invalidArgument } from './base/errors.ts';
 import { GROUP_TIMEOUT_MS } from './base/limits.ts';
 import { checkTimeoutMs, checkWorkers, refuseUnknown, show } from './base/options.ts';
 import type { RpcAgent } from './base/rpc-agent.ts';
@@ -64,25 +64,19 @@ export function processGroup(
     const seat = currentExchange()?.seat;
     if (seat instanceof LooseSeat) seat.asked(rank, names.length, (number) => replicas.seatAt(names, unseated, number));
   };
-  const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<Tensor> => {
+  const meet = async (what: string, value: Tensor | null, combine: Combine, about: MeetOptions): Promise<unknown> => {
     asked();
-    return plain(
-      await running(agent).collectives.meet(what, value, combine, {
-        ...about,
-        timeoutMs: about.timeoutMs ?? limitMs,
-        line: seated?.line,
-      }),
-    );
+    const limits = { timeoutMs: about.timeoutMs ?? limitMs, line: seated?.line };
+    return running(agent).collectives.meet(what, value, combine, { ...about, ...limits });
   };
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
     checkTensor(tensor, 'allReduce()');
-    return withOwn(tensor, (own) => meet('reduce/whole', own, op, { ...o, workers: names }));
+    return withOwn(tensor, async (own) => tensorIn(await meet('reduce/whole', own, op, { ...o, workers: names })));
   };
-  partReduces.set(allReduce, (tensor, options) => {
-    const bring = (what: string, part: Tensor, about: MeetOptions): Promise<Tensor> => meet(what, part, 'mean', about);
-    return reduceInParts(bring, 'reduce/parts', tensor, { ...options, workers: names });
-  });
+  partReduces.set(allReduce, (tensor, options) =>
+    reduceInParts(meet, 'reduce/parts', tensor, { ...options, workers: names, own: agent.name }),
+  );
   const group: nn.ProcessGroup & SeatingGroup = {
     get rank() {
       asked();
@@ -99,7 +93,8 @@ export function processGroup(
         throw new RangeError(`broadcast(): no member has rank ${show(from)}`);
       if (from === rank) checkTensor(tensor, 'broadcast()');
       const about = { ...o, workers: names, tags: { sender: from } };
-      const bring = (value: Tensor | null): Promise<Tensor> => meet('broadcast/whole', value, 'first', about);
+      const bring = async (value: Tensor | null): Promise<Tensor> =>
+        tensorIn(await meet('broadcast/whole', value, 'first', about));
       return from === rank ? withOwn(tensor, bring) : bring(null);
     },
     [takeSeat]: () => {
@@ -124,9 +119,4 @@ async function withOwn(tensor: Tensor, bring: (own: Tensor) => Promise<Tensor>):
 /** @throws TypeError for what these collectives cannot take. */
 function checkTensor(given: unknown, what: string): void {
   if (!(given instanceof Tensor)) throw new TypeError(`${what} takes a tensor, got ${show(given)}`);
-}
-
-function plain(value: unknown): Tensor {
-  if (value instanceof Tensor) return value as Tensor;
-  throw new RpcError('decode-error', 'a tensor was due', { executed: 'yes' });
 }

@@ -8,6 +8,8 @@ import { startCluster, until, type Cluster } from './cluster.ts';
 
 /** Float32 elements of a part that is worth a message. */
 const PART = 16_384;
+/** The most that two members give each other as a whole. */
+const EXCHANGED = 128 * PART;
 
 let cluster: Cluster;
 afterEach(() => cluster.close());
@@ -63,9 +65,14 @@ async function leavesNothing(round: () => Promise<void>): Promise<void> {
 
 // Before the others, which leave much to the collector.
 describe.each(ways)('one %s', (_way, reduce) => {
-  it.each([4, 6 * PART])('gives back what it takes, of %i elements, without the collector', async (size) => {
-    cluster = await startCluster(3);
-    const values = [0, 1, 2].map(() => random([size]));
+  it.each([
+    [4, 3],
+    [6 * PART, 3],
+    [4, 2],
+    [6 * PART, 2],
+  ])('gives back what it takes, of %i elements of %i members, without the collector', async (size, members) => {
+    cluster = await startCluster(members);
+    const values = cluster.agents.map(() => random([size]));
     const round = async (): Promise<void> => {
       for (const result of await reduce(values)) result.dispose();
       await new Promise((resolve) => setImmediate(resolve));
@@ -193,6 +200,16 @@ it.each<DType>(['float64', 'float32', 'float16', 'bfloat16', 'int64', 'int32', '
   },
 );
 
+it.each([EXCHANGED, EXCHANGED + 1])(
+  'of %i elements has what two members have, the same bits for both',
+  async (size) => {
+    cluster = await startCluster(2);
+    const values = [random([size]), random([size])] as const;
+    const mean = values[0].add(values[1]).div(2);
+    for (const result of await pass(values)) expect(equal(result, mean)).toBe(true);
+  },
+);
+
 it('takes views: transposed, and from the middle of a storage', async () => {
   cluster = await startCluster(2);
   const turned = random([300, 400]).t();
@@ -227,6 +244,37 @@ it('lets several members collect what is large of a pass, and one member everyth
   const elements = arrived.map((spy) => spy.mock.calls.reduce((sum, [, { value }]) => sum + (value as Tensor).size, 0));
   expect(counts()).toEqual([3, 3, 3]);
   expect(elements).toEqual([99 * PART, 99 * PART, 99 * PART]);
+});
+
+it('two members of a pass give each other the whole and get no answer, but for what is small or very large', async () => {
+  cluster = await startCluster(2);
+  type Admitting = { admit(from: string, coming: { readonly value: unknown }): Promise<unknown> };
+  const arrived = cluster.agents.map((agent) => vi.spyOn(collectivesOf(agent) as unknown as Admitting, 'admit'));
+  /** By member: the sizes of what came there, and how many were answered with a tensor. */
+  const came = async (): Promise<(number[] | number)[]> =>
+    Promise.all(
+      arrived.map(async (spy) => {
+        const sizes = spy.mock.calls.splice(0).map(([, { value }]) => (value as Tensor).size);
+        const answers = await Promise.all(spy.mock.results.splice(0).map(({ value }) => value as Promise<unknown>));
+        return [...sizes, answers.filter((answer) => answer !== null).length];
+      }),
+    );
+  const each = (size: number): Tensor[] => [0, 1].map(() => random([size]));
+  await pass(each(PART));
+  expect(await came()).toEqual([[PART, PART, 2], [0]]);
+  for (const size of [PART + 1, EXCHANGED]) {
+    await pass(each(size));
+    expect(await came()).toEqual([
+      [size, size, 1],
+      [size, size, 1],
+    ]);
+  }
+  await pass(each(EXCHANGED + 2));
+  const half = EXCHANGED / 2 + 1;
+  expect(await came()).toEqual([
+    [half, half, 2],
+    [half, half, 2],
+  ]);
 });
 
 it('several at once meet each other in the order in which they were made', async () => {
@@ -300,25 +348,26 @@ it('a signal that is none is named', async () => {
     );
 });
 
-it('a member that dies ends it for all others, and nothing is left', async () => {
-  cluster = await startCluster(3);
-  const outcomes = [0, 2].map((rank) => codeOf(meanAt(rank, random([6 * PART]), 1)));
-  await until(() => waiting().join() === '2,2,2', 'two have come to each part');
+it.each([2, 3])('one of %i members that dies ends it for all others, and nothing is left', async (size) => {
+  cluster = await startCluster(size);
+  const others = [0, 2].slice(0, size - 1);
+  const outcomes = others.map((rank) => codeOf(meanAt(rank, random([6 * PART]), 1)));
+  await until(() => waiting().every((count) => count === size - 1), 'the others have come to each part');
   await cluster.at(1).shutdown({ graceful: false });
-  expect(await Promise.all(outcomes)).toEqual(['barrier-broken', 'barrier-broken']);
+  expect(await Promise.all(outcomes)).toEqual(others.map(() => 'barrier-broken'));
   await until(() => waiting().every((count) => count === 0), 'all are withdrawn');
 });
 
-it('a member that does not wait any longer takes all its parts back', async () => {
-  cluster = await startCluster(3);
+it.each([2, 3])('one of %i members that does not wait any longer takes all its parts back', async (size) => {
+  cluster = await startCluster(size);
   const aborts = new AbortController();
   const outcome = codeOf(meanAt(0, random([6 * PART]), 1, aborts.signal));
-  await until(() => waiting().join() === '1,1,1', 'one has come to each part');
+  await until(() => waiting().every((count) => count === 1), 'one has come to each part');
   aborts.abort();
   expect(await outcome).toBe('cancelled');
   await until(() => waiting().every((count) => count === 0), 'all are withdrawn');
-  const again = [0, 1, 2].map((rank) => codeOf(meanAt(rank, random([6 * PART]), 2)));
-  expect(await Promise.all(again)).toEqual(['answered', 'answered', 'answered']);
+  const again = cluster.agents.map((_, rank) => codeOf(meanAt(rank, random([6 * PART]), 2)));
+  expect(await Promise.all(again)).toEqual(again.map(() => 'answered'));
   expect(await codeOf(meanAt(0, random([6 * PART]), 3, aborts.signal))).toBe('cancelled');
   await until(() => waiting().every((count) => count === 0), 'nothing is brought');
 });

@@ -325,7 +325,7 @@ export class Collectives implements Collecting {
   private apply(effects: readonly MeetingEffect<Arrival>[]): void {
     for (const effect of effects) {
       if (effect.type === 'released') {
-        answer(effect.arrivals);
+        answer(effect.arrivals, this.agent.name);
         continue;
       }
       if (effect.type === 'left') {

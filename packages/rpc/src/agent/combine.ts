@@ -3,8 +3,9 @@ import { Tensor } from '@backwire/tensor';
 import { sweep, untracked } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 
-/** How the values of all become the answer to each. */
-export type Combine = 'all' | 'sum' | 'mean' | 'first';
+/** How the values of all become the answer to each; `mean-there` is the mean for who collects, and nothing for those who have brought it something. */
+export type Combine = 'all' | 'sum' | 'mean' | 'mean-there' | 'first';
+type Reduction = 'sum' | 'mean' | 'mean-there';
 
 /** What a value belongs to. Two whose tags name different things under one key never meet. */
 export type CollectiveTags = Readonly<Record<string, string | number>>;
@@ -18,8 +19,8 @@ export interface Brought {
   reject(error: RpcError): void;
 }
 
-/** Everybody has come: each gets the answer, or the reason why there is none. */
-export function answer(arrivals: ReadonlyMap<string, Brought>): void {
+/** Everybody has come to `collector`: each gets the answer, or the reason why there is none. */
+export function answer(arrivals: ReadonlyMap<string, Brought>, collector: string): void {
   const names = [...arrivals.keys()].sort();
   const combine = arrivals.get(names[0] as string)?.combine ?? 'all';
   const values = names.map((name) => arrivals.get(name)?.value);
@@ -37,7 +38,8 @@ export function answer(arrivals: ReadonlyMap<string, Brought>): void {
         `worker '${names[0]}' asked for the ${combine}, worker '${other}' for the ${arrivals.get(other)?.combine}`,
       );
     const result = reduced(names, values, combine);
-    for (const arrival of arrivals.values()) arrival.resolve(handleOf(result));
+    for (const [name, arrival] of arrivals)
+      arrival.resolve(combine === 'mean-there' && name !== collector ? null : handleOf(result));
     result.release();
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
@@ -58,7 +60,7 @@ export function ownIn(result: unknown): Tensor[] {
 }
 
 /** In the order of names, so that every run gives the same bits. @throws TypeError for what cannot be added up, with whose it is. */
-function reduced(names: readonly string[], values: readonly unknown[], combine: 'sum' | 'mean'): Tensor {
+function reduced(names: readonly string[], values: readonly unknown[], combine: Reduction): Tensor {
   const tensors = values.map((value) => {
     if (!(value instanceof Tensor)) throw new TypeError('only tensors can be reduced');
     return value as Tensor;
@@ -74,7 +76,7 @@ function reduced(names: readonly string[], values: readonly unknown[], combine: 
   }
   return sweep(() => {
     const sum = rest.reduce((so, next) => so.add(next), first);
-    return combine === 'mean' ? sum.div(values.length) : rest.length > 0 ? sum : sum.detach();
+    return combine !== 'sum' ? sum.div(values.length) : rest.length > 0 ? sum : sum.detach();
   });
 }
 
@@ -82,10 +84,16 @@ function kindOf({ shape, dtype }: Tensor): string {
   return `shape [${shape.join(', ')}] and dtype ${dtype}`;
 }
 
-function reduces(combine: Combine): combine is 'sum' | 'mean' {
-  return combine === 'sum' || combine === 'mean';
+function reduces(combine: Combine): combine is Reduction {
+  return combine !== 'all' && combine !== 'first';
+}
+
+/** The tensor that an answer has to be. */
+export function tensorIn(found: unknown): Tensor {
+  if (found instanceof Tensor) return found as Tensor;
+  throw new RpcError('decode-error', 'a tensor was due', { executed: 'yes' });
 }
 
 const isSome = (value: unknown): boolean => value !== null;
 
-export const COMBINES: ReadonlySet<string> = new Set<Combine>(['all', 'sum', 'mean', 'first']);
+export const COMBINES: ReadonlySet<string> = new Set<Combine>(['all', 'sum', 'mean', 'mean-there', 'first']);
