@@ -282,6 +282,19 @@ describe('meeting', () => {
     const error = await failure(cluster.at(0).run(() => barrier({ workers: ['w1'] })));
     expect(rpcInfo(error)?.code).toBe('invalid-argument');
   });
+
+  it('takes null for all workers, as process groups do', async () => {
+    cluster = await startCluster(2);
+    const workers = null as unknown as string[];
+    const met = await Promise.all([0, 1].map((i) => cluster.at(i).run(() => allGather(i, i === 0 ? { workers } : {}))));
+    expect(met.map((values) => [...values])).toEqual(
+      [0, 1].map(() => [
+        ['w0', 0],
+        ['w1', 1],
+      ]),
+    );
+    await Promise.all([0, 1].map((i) => cluster.at(i).run(() => barrier(i === 0 ? { workers } : {}))));
+  });
 });
 
 /** So many members wait in meetings that `agent` collects for. */

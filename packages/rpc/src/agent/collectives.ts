@@ -111,20 +111,22 @@ export class Collectives implements Collecting {
    */
   async meet(what: string, value: unknown, combine: Combine, options: MeetOptions): Promise<unknown> {
     const { agent } = this;
+    // Programs without types give null for what they leave out.
+    const workers = options.workers ?? undefined;
     // What is called for an exchange between replicas meets in the line of these, and ends with it.
     const exchange = options.survive === true ? undefined : currentExchange();
     const name =
       exchange === undefined
         ? nameInLine(what, options.line)
-        : nameInExchange(what, lineFor(exchange.seat, options.workers), exchange.bucket);
+        : nameInExchange(what, lineFor(exchange.seat, workers), exchange.bucket);
     const tags = exchange === undefined ? options.tags : { ...exchange.tags, ...options.tags };
     const signal = eitherSignal(options.signal, exchange?.signal);
     const { collector = 0, speaks = () => true } = options;
-    const everybody = options.workers === undefined;
+    const everybody = workers === undefined;
     // A meeting of all is under way in this very turn.
-    if (!everybody) await this.checkNamed(options.workers, functionOf(name));
+    if (!everybody) await this.checkNamed(workers, functionOf(name));
     const others = this.others(options.survive ?? false);
-    const sorted = [...new Set(options.workers ?? [agent.name, ...others])].sort();
+    const sorted = [...new Set(workers ?? [agent.name, ...others])].sort();
     // Who collects comes first.
     const names = [...sorted.slice(collector), ...sorted.slice(0, collector)];
     if (!names.includes(agent.name))
