@@ -248,12 +248,14 @@ export class HostGroup {
 
   /** Comes in under a new id: an earlier one may have been given up by the others. */
   private async arrive(): Promise<void> {
-    const deadline = performance.now() + this.options.joinTimeoutMs;
+    const { backend, joinTimeoutMs } = this.options;
+    const deadline = performance.now() + joinTimeoutMs;
     for (;;) {
       try {
         return await this.enter();
       } catch (error) {
-        const isAway = error instanceof RpcError && error.code === 'unavailable';
+        // A store that a launcher served has died with it.
+        const isAway = backend !== 'hosted' && error instanceof RpcError && error.code === 'unavailable';
         if (!isAway || performance.now() > deadline || this.options.signal.aborted) throw error;
         await sleep(POLL_MS);
       }
@@ -320,16 +322,25 @@ export class HostGroup {
     const { signal } = this.options;
     const since = performance.now();
     for (;;) {
-      try {
-        await this.step(change);
-        return true;
-      } catch (error) {
-        if (this.outcome !== undefined || over?.aborted === true || signal.aborted) return false;
-        // It may be read all the while, and take nothing.
-        if (performance.now() - since > STORE_GRACE_MS) {
-          this.lose(error);
-          return false;
-        }
+      const began = performance.now();
+      const isOver = (): boolean =>
+        this.outcome !== undefined ||
+        over?.aborted === true ||
+        (signal.aborted && performance.now() - began > FAREWELL_MS);
+      const trial = this.step(change).then(
+        () => 'said' as const,
+        (error: unknown) => ({ error }),
+      );
+      // A store that stands still answers nothing for long: meanwhile it may be known that the group has ended with it.
+      let end: Awaited<typeof trial> | undefined;
+      do end = await Promise.race([trial, this.change(POLL_MS).then(() => undefined)]);
+      while (end === undefined && !isOver());
+      if (end === 'said') return true;
+      if (end === undefined || isOver() || signal.aborted) return false;
+      // It may be read all the while, and take nothing.
+      if (performance.now() - since > STORE_GRACE_MS) {
+        this.lose(end.error);
+        return false;
       }
       await this.change(POLL_MS);
     }

@@ -1,10 +1,12 @@
 /** @file Groups over several hosts, each a launcher of its own; here the hosts are one. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it, vi } from 'vitest';
+import { HOST_LEASE_MS } from '../src/limits.ts';
 
 const root = resolve(import.meta.dirname, '..');
 const worker = join(root, 'test/worker.ts');
@@ -73,6 +75,58 @@ describe('several hosts', { timeout: 180_000 }, () => {
       [0, ''],
     ]);
     expect(ended.flatMap(({ stdout }) => ranksIn(stdout)).sort()).toEqual(['0', '1']);
+  });
+
+  it('say a failure soon although the host with the store stands still', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'backwire-still-'));
+    const waits = `echo "start $RANK"; while [ ! -f ${folder}/end.$RANK ]; do sleep 0.1; done; exit 3`;
+    const flags = ['--nnodes', '2', '--master-port', await freePort()];
+    const program = ['--no-node', '/bin/sh', '-c', waits];
+    const [first, second] = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), ...program])) as [
+      Host,
+      Host,
+    ];
+    try {
+      await vi.waitFor(() => expect(first.stdout + second.stdout).toMatch(/start 0[^]*start 1|start 1[^]*start 0/), {
+        timeout: 60_000,
+      });
+      first.child.kill('SIGSTOP');
+      writeFileSync(join(folder, 'end.1'), '');
+      const began = performance.now();
+      expect(await second.finished).toMatchObject({
+        code: 3,
+        stderr: expect.stringContaining('exit code 3') as string,
+      });
+      expect(performance.now() - began).toBeLessThan(HOST_LEASE_MS + 12_000);
+    } finally {
+      writeFileSync(join(folder, 'end.0'), '');
+      first.child.kill('SIGCONT');
+      second.child.kill('SIGKILL');
+      await first.finished;
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
+  it('do not wait to come in where the host with the store has died', async () => {
+    const flags = ['--nnodes', '2', '--master-port', await freePort()];
+    const program = ['--no-node', '/bin/sh', '-c', 'echo "start $RANK"; exec sleep 40'];
+    const [first, second] = [0, 1].map((n) => new Host([...flags, '--node-rank', String(n), ...program])) as [
+      Host,
+      Host,
+    ];
+    await vi.waitFor(() => expect(first.stdout + second.stdout).toMatch(/start 0[^]*start 1|start 1[^]*start 0/), {
+      timeout: 60_000,
+    });
+    const third = new Host([...flags, '--node-rank', '1', ...program]);
+    await vi.waitFor(() => expect(third.stderr).toContain('in case one is gone'), { timeout: 30_000 });
+    first.child.kill('SIGKILL');
+    try {
+      const ended = await Promise.race([third.finished, sleep(25_000)]);
+      expect(ended).toMatchObject({ code: 1 });
+    } finally {
+      for (const host of [first, second, third]) host.child.kill('SIGTERM');
+      await Promise.all([first, second, third].map(({ finished }) => finished));
+    }
   });
 
   it('write the output of each worker to a file of its own, also into one folder', async () => {
