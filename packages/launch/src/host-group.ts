@@ -1,8 +1,8 @@
 /** @file One launcher's place in a group of several: it keeps a lease, agrees with the others on every round, and notices who is gone. */
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RpcError, type Lease, type Store } from '@backwire/rpc';
-import { joinAddress, newId, withoutPassword, type StoreServer } from '@backwire/rpc/internal';
+import type { Lease, Store } from '@backwire/rpc';
+import { joinAddress, newId, rpcInfo, withoutPassword, type StoreServer } from '@backwire/rpc/internal';
 import { LaunchError, messageOf } from './errors.ts';
 import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, HOST_PATIENCE_MS, POLL_MS, STORE_GRACE_MS, WAIT_NOTICE_MS } from './limits.ts';
@@ -255,7 +255,7 @@ export class HostGroup {
         return await this.enter();
       } catch (error) {
         // A store that a launcher served has died with it.
-        const isAway = backend !== 'hosted' && error instanceof RpcError && error.code === 'unavailable';
+        const isAway = backend !== 'hosted' && rpcInfo(error)?.code === 'unavailable';
         if (!isAway || performance.now() > deadline || this.options.signal.aborted) throw error;
         await sleep(POLL_MS);
       }

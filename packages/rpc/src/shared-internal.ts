@@ -7,6 +7,7 @@ export {
   missingPackage,
   RPC_ERROR_CODES,
   isRpcErrorCode,
+  rpcInfo,
   type Executed,
   type RpcErrorFields,
 } from './base/errors.ts';
