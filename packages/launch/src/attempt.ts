@@ -160,7 +160,9 @@ class Attempt {
 
   /** Starts another worker in the place of a failed one, if that is to be. */
   private async replace(worker: WorkerProcess, end: WorkerEnd, n: number): Promise<void> {
-    const text = `[${end.label}] pid ${end.pid ?? 'none'} on ${hostname()}: ${describeExit(end)}`;
+    // It is known by its rank, which nobody else has had: labels of one's own may be all the same.
+    const who = end.label === `rank${end.rank}` ? '' : `rank ${end.rank}, `;
+    const text = `[${end.label}] ${who}pid ${end.pid ?? 'none'} on ${hostname()}: ${describeExit(end)}`;
     const rank = await this.options.round.replace?.(text);
     if (rank === undefined || this.stopping) {
       this.fail();

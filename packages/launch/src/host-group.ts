@@ -333,7 +333,7 @@ export class HostGroup {
       );
       // A store that stands still answers nothing for long: meanwhile it may be known that the group has ended with it.
       let end: Awaited<typeof trial> | undefined;
-      do end = await Promise.race([trial, this.change(POLL_MS).then(() => undefined)]);
+      do end = await Promise.race([trial, this.change(POLL_MS, trial).then(() => undefined)]);
       while (end === undefined && !isOver());
       if (end === 'said') return true;
       if (end === undefined || isOver() || signal.aborted) return false;
@@ -484,8 +484,8 @@ export class HostGroup {
     return [...hosts, ...waiting].some(({ id }) => id === this.id);
   }
 
-  /** Resolves at the next change, or after so long. */
-  private change(ms: number): Promise<void> {
+  /** Resolves at the next change, or after so long, or with `work`, which does not fail. */
+  private change(ms: number, work?: Promise<unknown>): Promise<void> {
     const { signal } = this.options;
     return new Promise((resolve) => {
       const done = (): void => {
@@ -497,6 +497,7 @@ export class HostGroup {
       const timer = setTimeout(done, ms);
       this.waiters.add(done);
       signal.addEventListener('abort', done);
+      void work?.then(done);
     });
   }
 

@@ -160,6 +160,16 @@ describe('a dynamic group', { timeout: 60_000 }, () => {
     expect(() => process.kill(zero, 0)).toThrow();
   });
 
+  it('replaces workers whose labels are all the same no more often than it may', async () => {
+    const program = join(folder, 'unstartable.sh');
+    writeFileSync(program, '#!/nonexistent/interpreter\n', { mode: 0o755 });
+    const a = new Host({ ...dynamic, program, processes: 2, maxRestarts: 2, label: () => 'w' });
+    expect((await a.result).exitCode).not.toBe(0);
+    expect(a.lines.filter((line) => line.includes('takes its place')).map((line) => line.replace(/^.*; /, ''))).toEqual(
+      ['rank 2 takes its place (1 of 2)', 'rank 3 takes its place (2 of 2)'],
+    );
+  });
+
   it('loses a host whose worker fails and goes on, until too few are left', async () => {
     const all = { ...dynamic, minNodes: 2 };
     const [a, b] = [new Host(all), new Host(all)];
