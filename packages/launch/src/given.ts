@@ -15,9 +15,13 @@ const WORDS = {
   rendezvous: ['hosted', 'etcd', 'redis'],
 } as const satisfies { readonly [K in keyof LaunchOptions]?: readonly LaunchOptions[K][] };
 
-type Kind = readonly [words: string, fits: (value: unknown) => boolean];
+/** What a value is, in words; of one that holds others, what each of these is. */
+type Kind = readonly [words: string, fits: (value: unknown) => boolean, each?: (value: unknown) => boolean];
 
 const isText = (value: unknown): boolean => typeof value === 'string';
+/** A number is written as it is. */
+const isWritten = (value: unknown): boolean => isText(value) || typeof value === 'number';
+const isVariable = (value: unknown): boolean => value === undefined || isWritten(value);
 const isCount = (value: unknown): boolean => Number.isInteger(value) && (value as number) >= 0;
 const isList = (value: unknown, fits: (each: unknown) => boolean): boolean =>
   Array.isArray(value) && Array.from(value as unknown[]).every(fits);
@@ -27,7 +31,7 @@ const has = (value: unknown, ...methods: string[]): boolean =>
   methods.every((name) => typeof (value as Record<string, unknown>)[name] === 'function');
 
 const TEXT: Kind = ['a text', isText];
-const TEXTS: Kind = ['a list of texts', (value) => isList(value, isText)];
+const TEXTS: Kind = ['a list of texts', (value) => isList(value, isText), isText];
 const FUNCTION: Kind = ['a function', (value) => typeof value === 'function'];
 const STREAM: Kind = ['a stream that is written to', (value) => has(value, 'write', 'on')];
 
@@ -40,10 +44,10 @@ const KINDS = {
   role: TEXT,
   logDir: TEXT,
   cwd: TEXT,
-  args: TEXTS,
+  args: ['a list of texts', (value) => isList(value, isWritten), isWritten],
   execArgv: TEXTS,
   signals: TEXTS,
-  inherit: ['a list of ranks, whole numbers from 0', (value) => isList(value, isCount)],
+  inherit: ['a list of ranks, whole numbers from 0', (value) => isList(value, isCount), isCount],
   label: FUNCTION,
   shown: FUNCTION,
   redirects: FUNCTION,
@@ -64,14 +68,15 @@ const KINDS = {
       return isCount(first) && isCount(size) && (size as number) > 0;
     },
   ],
-  // A number is written as it is, and what is undefined is left out, as in any environment of Node.
+  // What is undefined is left out, as in any environment of Node.
   env: [
     'an object of texts',
     (value) =>
       typeof value === 'object' &&
       value !== null &&
       Object.prototype.toString.call(value) === '[object Object]' &&
-      Object.values(value).every((each) => each === undefined || isText(each) || typeof each === 'number'),
+      Object.values(value).every(isVariable),
+    isVariable,
   ],
 } as const satisfies { readonly [K in keyof LaunchOptions]?: Kind };
 
@@ -92,7 +97,17 @@ export function checkGiven(options: unknown): void {
       throw new UsageError(
         `${name} has to be ${words.map((word) => `'${word}'`).join(' or ')}, got ${withoutPassword(show(given[name]))}`,
       );
-  for (const [name, [words, fits]] of Object.entries<Kind>(KINDS))
+  for (const [name, [words, fits, each]] of Object.entries<Kind>(KINDS))
     if (given[name] !== undefined && !fits(given[name]))
-      throw new UsageError(`${name} has to be ${words}, got ${withoutPassword(show(given[name]))}`);
+      throw new UsageError(`${name} has to be ${words}, got ${withoutPassword(shown(given[name], each))}`);
+}
+
+/** What is wrong of a list, or of an object, is the first in it that does not fit. */
+function shown(value: unknown, fits?: (each: unknown) => boolean): string {
+  const isPlain = Object.prototype.toString.call(value) === '[object Object]';
+  if (fits === undefined || !(Array.isArray(value) || isPlain)) return show(value);
+  // Also the holes of a list.
+  const all = Array.isArray(value) ? [...(value as unknown[]).entries()] : Object.entries(value as object);
+  const wrong = all.find(([, each]) => !fits(each));
+  return wrong === undefined ? show(value) : `${show(wrong[1])} ${Array.isArray(value) ? 'at' : 'for'} ${wrong[0]}`;
 }

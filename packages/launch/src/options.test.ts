@@ -65,10 +65,10 @@ describe('launch()', () => {
     [{ logDir: ['logs'], tee: 3 }, 'logDir has to be a text, got a list'],
     [{ cwd: new URL('file:///tmp') }, 'cwd has to be a text, got an object of class URL'],
     [{ args: 'train' }, "args has to be a list of texts, got 'train'"],
-    [{ args: [, 'x'] }, 'args has to be a list of texts, got a list'], // eslint-disable-line no-sparse-arrays
-    [{ execArgv: [5] }, 'execArgv has to be a list of texts, got a list'],
+    [{ args: [, 'x'] }, 'args has to be a list of texts, got undefined at 0'], // eslint-disable-line no-sparse-arrays
+    [{ execArgv: [5] }, 'execArgv has to be a list of texts, got 5 at 0'],
     [{ signals: 'SIGINT' }, "signals has to be a list of texts, got 'SIGINT'"],
-    [{ inherit: ['0'] }, 'inherit has to be a list of ranks, whole numbers from 0, got a list'],
+    [{ inherit: ['0'] }, "inherit has to be a list of ranks, whole numbers from 0, got '0' at 0"],
     [{ label: 'worker' }, "label has to be a function, got 'worker'"],
     [{ shown: [0] }, 'shown has to be a function, got a list'],
     [{ tee: '3', logDir: 'logs' }, "tee has to be a function, got '3'"],
@@ -79,12 +79,21 @@ describe('launch()', () => {
     [{ local: { first: 0 } }, 'local has to be { first, size }, whole numbers, got an object of class Object'],
     [{ env: new Map([['A', 'b']]) }, 'env has to be an object of texts, got an object of class Map'],
     [{ env: 'A=b' }, "env has to be an object of texts, got 'A=b'"],
-    [{ env: { A: {} } }, 'env has to be an object of texts, got an object of class Object'],
+    [{ env: { A: {} } }, 'env has to be an object of texts, got an object of class Object for A'],
+    [{ env: { A: 'b', C: null } }, 'env has to be an object of texts, got null for C'],
     [{ processes: Object.create(null) as unknown }, 'processes has to be a whole number from 1 to 4096, got an object'],
   ])('refuses what is no word or text of an option: %o', async (given, why) => {
     const refused = launch({ program: worker, ...(given as object) });
     await expect(refused).rejects.toThrow(why);
     await expect(refused).rejects.not.toThrow('hunter2');
+  });
+
+  it('writes numbers among the arguments as they are, as it does in the environment', async () => {
+    const program = join(folder, 'numbers.mjs');
+    writeFileSync(program, `process.exit(process.argv[3] === '5' && process.env.N === '7' ? 0 : 1)`);
+    const args = ['--epochs', 5] as string[];
+    const env = { N: 7 } as unknown as Record<string, string>;
+    expect((await launch({ program, args, env, execArgv: [] })).exitCode).toBe(0);
   });
 
   it('waits for workers as long as it is told, for ever too', async () => {
