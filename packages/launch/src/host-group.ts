@@ -132,10 +132,17 @@ export class HostGroup {
 
   /** The workers here have finished; resolves when those of all hosts have, or another round begins, or this launcher is told to stop. */
   async finish(round: GroupRound): Promise<void> {
-    await this.insist((state) => steps.finish(state, round.round, this.id), round);
     const { signal } = this.options;
-    while (this.outcome === undefined && round.over?.aborted !== true && !signal.aborted)
+    while (this.outcome === undefined && round.over?.aborted !== true && !signal.aborted) {
+      // Also again: who told a store that had lost it the state may not have known yet.
+      if (!this.isDone(round)) await this.insist((state) => steps.finish(state, round.round, this.id), round);
       await this.change(POLL_MS * 4);
+    }
+  }
+
+  private isDone({ round }: GroupRound): boolean {
+    const { state, id } = this;
+    return state?.round === round && state.hosts.some((host) => host.id === id && host.done);
   }
 
   /** A worker here failed, and is not replaced: this host leaves a dynamic group, and a static one ends or begins again. */

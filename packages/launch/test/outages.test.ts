@@ -5,8 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePorts, isInstalled, STORE_PROGRAMS, storeFlags, type StoreProgram } from '@backwire/testing';
+import { openStore } from '@backwire/rpc/internal';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { LaunchOptions } from '../src/index.ts';
+import { decode, encode } from '../src/rendezvous-codec.ts';
+import type { Rendezvous } from '../src/rendezvous.ts';
 import { LaunchedHost } from './host.ts';
 
 /** Waits to be told: the file `end` ends all, `end.<rank>` one, with the code inside. */
@@ -181,6 +184,32 @@ for (const kind of ['etcd', 'redis'] as const) {
         { exitCode: 0, restarts: 1 },
         { exitCode: 0, restarts: 1 },
       ]);
+    });
+
+    it('workers have finished, also where another host that did not know yet told the store the state again', async () => {
+      await twoHosts(fixed);
+      const { store } = await openStore(`${kind}://127.0.0.1:${ports[0]}`);
+      try {
+        const key = 'launcher/outages/rendezvous';
+        const before = decode((await store.get(key)) as Uint8Array) as Rendezvous;
+        end(1);
+        let now: Uint8Array = new Uint8Array();
+        await vi.waitFor(
+          async () => {
+            now = (await store.get(key)) ?? now;
+            expect(decode(now)?.hosts.filter(({ done }) => done)).toHaveLength(1);
+          },
+          { timeout: 25_000, interval: 20 },
+        );
+        const { version } = decode(now) as Rendezvous;
+        const told = await store.compareAndSet(key, now, encode({ ...before, version: version + 1 }));
+        expect(told.ok).toBe(true);
+        end(0);
+        const ended = Promise.all(hosts.map(async ({ result }) => (await result).exitCode));
+        expect(await Promise.race([ended, sleep(20_000)])).toEqual([0, 0]);
+      } finally {
+        await store.close();
+      }
     });
   });
 }
