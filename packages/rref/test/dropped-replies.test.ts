@@ -1,6 +1,7 @@
 /** @file References in replies that extensions had and did not pass on: what was drawn for them is taken back. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { rpcAsync, rpcFunction, type Extension, type ExtensionSession } from '@backwire/rpc';
+import type { RpcMessage } from '@backwire/rpc/internal';
 import type { Message } from '@backwire/wire';
 import { describe, expect, it } from 'vitest';
 import { createRRef, remote, rrefs, type RRef } from '../src/index.ts';
@@ -78,6 +79,19 @@ describe('a reply with a reference', () => {
       async (call, next) => {
         const { type, id, payload, tensors } = await next(call);
         return { type, id, payload, tensors };
+      },
+      async () => {
+        const ref = await rpcAsync('w1', make, []);
+        expect(await ref.toHere()).toBe(5);
+        ref.dispose();
+      },
+    ));
+
+  it('of which an extension sends a copy, with copies of its entries, is the reference still', () =>
+    run(
+      async (call, next) => {
+        const reply: RpcMessage = await next(call);
+        return { ...reply, header: reply.header?.map((entry) => ({ ...entry })) ?? [] } as Message;
       },
       async () => {
         const ref = await rpcAsync('w1', make, []);

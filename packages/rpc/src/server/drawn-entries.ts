@@ -34,7 +34,11 @@ export class DrawnEntries {
       return { type, id, payload, tensors, header: drawn };
     }
     const sent = new Set(reply.header);
-    this.takeBack(drawn.filter((entry) => !sent.has(entry)));
+    const others = drawn.filter((entry) => !sent.has(entry));
+    if (others.length === 0) return reply;
+    // An extension may have copied what it sends.
+    const copied = new Set(reply.header.map(keyOf));
+    this.takeBack(others.filter((entry) => !copied.has(keyOf(entry))));
     return reply;
   }
 
@@ -43,4 +47,9 @@ export class DrawnEntries {
     this.isOver = true;
     this.takeBack(this.drawn);
   }
+}
+
+/** The same for a copy. */
+function keyOf({ extension, data }: HeaderEntry): string {
+  return `${extension} ${data.join(' ')}`;
 }
