@@ -2,6 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { mergeChromeTraces, writeChromeTrace, type ChromeTrace } from './index.ts';
 import { MIN_PIECE_CHARS } from './limits.ts';
@@ -32,6 +33,8 @@ describe('the text of a trace', () => {
     try {
       const path = join(folder, 'trace.json');
       const trace = mergeChromeTraces([{ traceEvents: Array.from({ length: 40_000 }, (_, i) => bar('é', i)) }]);
+      await writeChromeTrace(pathToFileURL(path), { traceEvents: [] });
+      expect(readFileSync(path, 'utf8')).toBe('{"traceEvents":[]}');
       await writeChromeTrace(path, trace);
       expect(readFileSync(path, 'utf8')).toBe(JSON.stringify(trace));
       await expect(writeChromeTrace(join(path, 'x'), trace)).rejects.toMatchObject({ code: 'ENOTDIR' });

@@ -7,7 +7,7 @@ import { MIN_PIECE_CHARS } from './limits.ts';
 /**
  * Writes a trace as the JSON file that ui.perfetto.dev and chrome://tracing open: what `mergeChromeTraces` or `toChromeTrace` gave. It may be
  * of any length, where `JSON.stringify` ends at the longest string, half a gigabyte.
- * @param path where; a file that is there is replaced
+ * @param path where, also as a URL `file:`; a file that is there is replaced
  * @param trace what is written
  * @throws RpcError 'failed-precondition' where there is no file system; TypeError for what is no path and no trace; what `node:fs` throws when the file cannot be written.
  * @example
@@ -19,8 +19,8 @@ import { MIN_PIECE_CHARS } from './limits.ts';
  * console.log(merged.traceEvents.length > 2); // true
  * ```
  */
-export async function writeChromeTrace(path: string, trace: ChromeTrace): Promise<void> {
-  if (typeof path !== 'string' || path === '')
+export async function writeChromeTrace(path: string | URL, trace: ChromeTrace): Promise<void> {
+  if (!(path instanceof URL) && (typeof path !== 'string' || path === ''))
     throw new TypeError(`writeChromeTrace() takes the path of a file, got ${show(path)}`);
   // Before the file is opened, which ends what it held.
   checkTrace(trace);
