@@ -284,16 +284,16 @@ describe('meeting', () => {
   });
 
   it('takes null for all workers, as process groups do', async () => {
-    cluster = await startCluster(2);
+    const both = (cluster = await startCluster(2));
     const workers = null as unknown as string[];
-    const met = await Promise.all([0, 1].map((i) => cluster.at(i).run(() => allGather(i, i === 0 ? { workers } : {}))));
+    const met = await Promise.all([0, 1].map((i) => both.at(i).run(() => allGather(i, i === 0 ? { workers } : {}))));
     expect(met.map((values) => [...values])).toEqual(
       [0, 1].map(() => [
         ['w0', 0],
         ['w1', 1],
       ]),
     );
-    await Promise.all([0, 1].map((i) => cluster.at(i).run(() => barrier(i === 0 ? { workers } : {}))));
+    await Promise.all([0, 1].map((i) => both.at(i).run(() => barrier(i === 0 ? { workers } : {}))));
   });
 });
 
