@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lease, Store } from '@backwire/rpc';
 import { joinAddress, newId, rpcInfo, withoutPassword, type StoreServer } from '@backwire/rpc/internal';
+import { AgreedState, forgotten } from './agreed-state.ts';
 import { LaunchError, messageOf } from './errors.ts';
 import { announce, exitKey, exitNotice, HOSTED, type GroupRound, type RoundEnd } from './group-store.ts';
 import { FAREWELL_MS, HOST_LEASE_MS, HOST_PATIENCE_MS, POLL_MS, STORE_GRACE_MS, WAIT_NOTICE_MS } from './limits.ts';
@@ -10,14 +11,11 @@ import { localAddressTo } from './local-address.ts';
 import { keepSecret, NOT_KEPT } from './secret-file.ts';
 import { openRendezvousStore, storeAddress } from './rendezvous-store.ts';
 import { missing, whose } from './group-texts.ts';
-import { encode, readState } from './rendezvous-codec.ts';
 import * as steps from './rendezvous.ts';
 import type { Refusal, Rendezvous, Terms } from './rendezvous.ts';
 import type { LaunchSettings } from './settings.ts';
 import { StoreOutage } from './store-outage.ts';
 import { afterAWhile, inTime } from './waiting.ts';
-
-const FORGOTTEN = 'the state of the group is no longer in the store';
 
 /** States: *gathering* → *running* ⇄ *gathering* → *closed*; as the rendezvous has them. */
 export class HostGroup {
@@ -26,7 +24,7 @@ export class HostGroup {
   private readonly store: Store;
   private readonly server: StoreServer | undefined;
   private readonly bind: string | undefined;
-  private readonly stateKey: string;
+  private readonly agreed: AgreedState;
   private readonly alivePrefix: string;
   private readonly ended = new AbortController();
   private readonly waiters = new Set<() => void>();
@@ -51,7 +49,7 @@ export class HostGroup {
     this.store = store;
     this.server = server;
     this.bind = bind;
-    this.stateKey = `launcher/${options.runId}/rendezvous`;
+    this.agreed = new AgreedState(store, `launcher/${options.runId}/rendezvous`, (state) => this.learn(state));
     this.alivePrefix = `launcher/${options.runId}/alive/`;
     const { secret, freshSecret } = options;
     if (server !== undefined && freshSecret && secret !== undefined) this.kept = keepSecret(secret, server.port);
@@ -178,18 +176,12 @@ export class HostGroup {
 
   /** Leaves; the last of a group that has ended takes with it what it wrote to a store that goes on. */
   private async farewell(lease: Lease): Promise<void> {
-    const { store, stateKey, state, options } = this;
+    const { store, agreed, state, options } = this;
     await lease.revoke();
     if (options.backend === 'hosted' || state?.phase !== 'closed') return;
     // Others may be there although the store knows of none: it is left to the next group of this name.
     if (!this.outage.isJudge(performance.now()) || (await store.list(this.alivePrefix)).size > 0) return;
-    const found = await store.get(stateKey);
-    if (found === undefined || readState(found).token !== state.token) return;
-    // Deleted only while it is this: another group of the name may begin.
-    const brief = await store.lease(HOST_LEASE_MS);
-    await store.compareAndSet(stateKey, found, found, { lease: brief });
-    await brief.revoke();
-    await this.sweep(state);
+    if (await agreed.deleted(state)) await this.sweep(state);
   }
 
   /** Deletes what the workers of a group wrote in all its rounds. */
@@ -279,7 +271,7 @@ export class HostGroup {
       let refusal: Refusal | undefined;
       let left: Rendezvous | undefined;
       try {
-        await this.stepFrom(async (state) => {
+        await this.agreed.stepFrom(async (state) => {
           const alive = await store.list(this.alivePrefix);
           // Nobody of it lives: it is what a former run left behind.
           left =
@@ -315,7 +307,7 @@ export class HostGroup {
 
   /** The last word of this host: a store that does not answer is not waited for. */
   private async tell(change: (state: Rendezvous) => Rendezvous): Promise<void> {
-    if (this.gone === undefined) await inTime(FAREWELL_MS, this.step(change)).catch(() => undefined);
+    if (this.gone === undefined) await inTime(FAREWELL_MS, this.agreed.step(change)).catch(() => undefined);
   }
 
   /**
@@ -334,7 +326,7 @@ export class HostGroup {
         this.outcome !== undefined ||
         over?.aborted === true ||
         (signal.aborted && performance.now() - began > FAREWELL_MS);
-      const trial = this.step(change).then(
+      const trial = this.agreed.step(change).then(
         () => 'said' as const,
         (error: unknown) => ({ error }),
       );
@@ -350,26 +342,6 @@ export class HostGroup {
         return false;
       }
       await this.change(POLL_MS);
-    }
-  }
-
-  /** Changes the agreed state, as often as someone else is faster. */
-  private step(change: (state: Rendezvous) => Rendezvous): Promise<void> {
-    return this.stepFrom((state) => {
-      if (state === undefined) throw new LaunchError(FORGOTTEN);
-      return change(state);
-    });
-  }
-
-  private async stepFrom(change: (state: Rendezvous | undefined) => Rendezvous | Promise<Rendezvous>): Promise<void> {
-    for (;;) {
-      const before = await this.store.get(this.stateKey);
-      const state = before === undefined ? undefined : readState(before);
-      const changed = await change(state);
-      if (changed === state) return this.learn(changed);
-      const next = { ...changed, version: changed.version + 1 };
-      const { ok } = await this.store.compareAndSet(this.stateKey, before ?? null, encode(next));
-      if (ok) return this.learn(next);
     }
   }
 
@@ -410,12 +382,12 @@ export class HostGroup {
 
   private async look(): Promise<void> {
     const asked = performance.now();
-    const bytes = await this.store.get(this.stateKey);
+    const found = await this.agreed.read();
     // Read after the state: whoever is in the state had its key before.
     const alive = await this.store.list(this.alivePrefix);
-    const state = bytes === undefined ? undefined : readState(bytes);
-    if (await this.restored(state, bytes)) return;
-    if (state === undefined) throw new LaunchError(FORGOTTEN);
+    if (await this.restored(found)) return;
+    const { state } = found;
+    if (state === undefined) throw forgotten();
     const now = performance.now();
     this.outage.answered(now, now - asked);
     this.learn(state);
@@ -428,22 +400,18 @@ export class HostGroup {
     }
     if (this.outage.isJudge(now))
       for (const { id, name } of [...state.hosts, ...state.waiting])
-        if (id !== this.id && !lives(id)) await this.step((latest) => steps.lose(latest, id, `host ${name} is gone`));
+        if (id !== this.id && !lives(id))
+          await this.agreed.step((latest) => steps.lose(latest, id, `host ${name} is gone`));
     await this.advance();
   }
 
-  /**
-   * Tells a server of its own the state again that it has lost, or of which it has an earlier one: it was started anew. False when there
-   * is nothing to be told.
-   */
-  private async restored(found: Rendezvous | undefined, bytes: Uint8Array | undefined): Promise<boolean> {
-    const { state: known, options, store, stateKey } = this;
+  /** Tells a server of its own the state again that it has lost, or of which it has an earlier one: it was started anew. */
+  private async restored(found: Awaited<ReturnType<AgreedState['read']>>): Promise<boolean> {
+    const { state: known, options, agreed } = this;
     if (options.backend === 'hosted' || known === undefined || known.phase === 'closed') return false;
-    if (found !== undefined && (found.token !== known.token || found.version >= known.version)) return false;
-    this.outage.forgive(performance.now());
-    const next = { ...known, version: known.version + 1 };
-    if ((await store.compareAndSet(stateKey, bytes ?? null, encode(next))).ok) this.learn(next);
-    return true;
+    const isRestored = await agreed.restored(known, found);
+    if (isRestored) this.outage.forgive(performance.now());
+    return isRestored;
   }
 
   /** Starts the round that is due: with all that may come, or once nobody has for a while. */
@@ -462,7 +430,7 @@ export class HostGroup {
     const complete = gathered && hosts.length >= most;
     if (!complete && performance.now() - this.since.at < options.lastCallMs) return;
     const names = waiting.map(({ name }) => name).join(', ');
-    await this.step((now) => (gathered ? steps.start(now) : steps.reform(now, round, `host ${names} joins`)));
+    await this.agreed.step((now) => (gathered ? steps.start(now) : steps.reform(now, round, `host ${names} joins`)));
   }
 
   /** Takes note of a state; tells people, and the workers that have to stop. */
