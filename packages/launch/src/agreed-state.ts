@@ -47,14 +47,14 @@ export class AgreedState {
   }
 
   /** Tells the store `known` again where it has none, or an earlier one of that run. False when there is nothing to be told. */
-  async restored(known: Rendezvous, { state, bytes }: Found): Promise<boolean> {
+  async restore(known: Rendezvous, { state, bytes }: Found): Promise<boolean> {
     if (state !== undefined && (state.token !== known.token || state.version >= known.version)) return false;
     await this.write(known, bytes);
     return true;
   }
 
   /** Deletes it while it is of the run of `state`: another group of the name may begin. False where it is of another. */
-  async deleted(state: Rendezvous): Promise<boolean> {
+  async remove(state: Rendezvous): Promise<boolean> {
     const { store, key } = this;
     const found = await store.get(key);
     if (found === undefined || readState(found).token !== state.token) return false;

@@ -181,7 +181,7 @@ export class HostGroup {
     if (options.backend === 'hosted' || state?.phase !== 'closed') return;
     // Others may be there although the store knows of none: it is left to the next group of this name.
     if (!this.outage.isJudge(performance.now()) || (await store.list(this.alivePrefix)).size > 0) return;
-    if (await agreed.deleted(state)) await this.sweep(state);
+    if (await agreed.remove(state)) await this.sweep(state);
   }
 
   /** Deletes what the workers of a group wrote in all its rounds. */
@@ -385,7 +385,7 @@ export class HostGroup {
     const found = await this.agreed.read();
     // Read after the state: whoever is in the state had its key before.
     const alive = await this.store.list(this.alivePrefix);
-    if (await this.restored(found)) return;
+    if (await this.restore(found)) return;
     const { state } = found;
     if (state === undefined) throw forgotten();
     const now = performance.now();
@@ -406,10 +406,10 @@ export class HostGroup {
   }
 
   /** Tells a server of its own the state again that it has lost, or of which it has an earlier one: it was started anew. */
-  private async restored(found: Awaited<ReturnType<AgreedState['read']>>): Promise<boolean> {
+  private async restore(found: Awaited<ReturnType<AgreedState['read']>>): Promise<boolean> {
     const { state: known, options, agreed } = this;
     if (options.backend === 'hosted' || known === undefined || known.phase === 'closed') return false;
-    const isRestored = await agreed.restored(known, found);
+    const isRestored = await agreed.restore(known, found);
     if (isRestored) this.outage.forgive(performance.now());
     return isRestored;
   }
