@@ -25,7 +25,8 @@ export const MINUS_LN2_REST: i32 = 11;
 export const MOST: i32 = 12;
 export const LEAST: i32 = 13;
 export const BIAS: i32 = 14;
-export const LARGE_BIAS: i32 = 15;
+/** As `WHOLES`, with the exponent of 2^64 in its lowest bits. */
+export const WHOLES_AND_LARGE: i32 = 15;
 export const SMALLEST_NORMAL: i32 = 16;
 export const SCALE_UP: i32 = 17;
 export const SCALED_BITS: i32 = 18;
@@ -56,7 +57,7 @@ function valueOf(number: i32): f32 {
   if (number == MOST) return 89;
   if (number == LEAST) return -105;
   if (number == BIAS) return reinterpret<f32>(127);
-  if (number == LARGE_BIAS) return reinterpret<f32>(127 + 64);
+  if (number == WHOLES_AND_LARGE) return 12582912 + 127 + 64;
   if (number == SMALLEST_NORMAL) return 1.17549435e-38;
   if (number == SCALE_UP) return 8388608;
   if (number == SCALED_BITS) return 23;

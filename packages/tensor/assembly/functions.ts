@@ -4,7 +4,6 @@ import {
   BIAS,
   FRACTION,
   INFINITE,
-  LARGE_BIAS,
   LEAST,
   LN2,
   LN2_REST,
@@ -27,6 +26,7 @@ import {
   SMALLEST_NORMAL,
   TWO,
   WHOLES,
+  WHOLES_AND_LARGE,
 } from './constants';
 import { fused, pick } from './lanes';
 
@@ -50,16 +50,16 @@ function powerOfTwo(n: v128): v128 {
   return i32x4.shl(i32x4.add(n, all(BIAS)), 23);
 }
 
-/** What exponentials have in common: e^r for what is left of x, and in the lowest bits of the quotient n, for e^x = e^r 2^n. */
+/** What exponentials have in common: e^r for what is left of x, and in the lowest bits of the quotient, beside those of `wholes`, n, for e^x = e^r 2^n. */
 @inline
-function quotient(x: v128): v128 {
+function quotient(x: v128, wholes: i32): v128 {
   // Added to a number so large that only whole ones are left, the quotient stands in its lowest bits.
-  return fused(x, all(LOG2_E), all(WHOLES));
+  return fused(x, all(LOG2_E), all(wholes));
 }
 
 @inline
-function rest(x: v128, shifted: v128): v128 {
-  const whole = f32x4.sub(shifted, all(WHOLES));
+function rest(x: v128, shifted: v128, wholes: i32): v128 {
+  const whole = f32x4.sub(shifted, all(wholes));
   const r = fused(whole, all(MINUS_LN2_REST), fused(whole, all(MINUS_LN2), x));
   // (e^r - 1 - r) / r^2 by the polynomial of the fourth degree whose error in e^r is smallest, 3.1e-9 of it (C. L. Lawson's iteration, 1961).
   // By pairs: what waits for what is shorter than in Horner's order.
@@ -75,11 +75,11 @@ function rest(x: v128, shifted: v128): v128 {
 export function exp(given: v128): v128 {
   // The order of the operands lets NaN through.
   const x = f32x4.pmax(f32x4.pmin(given, all(MOST)), all(LEAST));
-  const shifted = quotient(x);
+  const shifted = quotient(x, WHOLES);
   // In two steps: at both ends the power itself has no float32.
   const n = i32x4.sub(shifted, all(WHOLES));
   const half = i32x4.shr_s(n, 1);
-  return f32x4.mul(f32x4.mul(rest(x, shifted), powerOfTwo(half)), powerOfTwo(i32x4.sub(n, half)));
+  return f32x4.mul(f32x4.mul(rest(x, shifted, WHOLES), powerOfTwo(half)), powerOfTwo(i32x4.sub(n, half)));
 }
 
 /** What `largeExp` has to be multiplied with: 2^-64. */
@@ -89,10 +89,9 @@ export const LARGE: f64 = 5.421010862427522e-20;
 @inline
 export function largeExp(given: v128): v128 {
   const x = f32x4.pmax(given, all(LEAST));
-  const shifted = quotient(x);
-  // 2^(n + 64) by the lowest bits alone: those of 12582912 are shifted out.
-  const power = i32x4.shl(i32x4.add(shifted, all(LARGE_BIAS)), 23);
-  return f32x4.mul(rest(x, shifted), power);
+  const shifted = quotient(x, WHOLES_AND_LARGE);
+  // 2^(n + 64) stands in the lowest bits: those of 12582912 are shifted out.
+  return f32x4.mul(rest(x, shifted, WHOLES_AND_LARGE), i32x4.shl(shifted, 23));
 }
 
 /** ln x: -Infinity of zeros, NaN of negative numbers. */
