@@ -5,7 +5,7 @@
 export { convolve, convolveFilter, convolveFilterSpace, convolveSpace } from './convolve';
 export * from './elementwise';
 export * from './reduce';
-export { addRows, copyStrided, descendRows, placeStrided, put, take, takeRows } from './move';
+export { addRows, copyStrided, descendRows, placeStrided, put, reverseAxes, take, takeRows } from './move';
 export { product, productSpace } from './product';
 export * from './gru';
 export * from './lstm';

@@ -28,13 +28,17 @@ export function turnBlock(from: usize, step: usize, to: usize, line: usize): voi
 
 /** The side of the squares that a matrix is turned by: two of them fit the first cache. */
 const SIDE: i32 = 32;
+/** Lines so many elements apart have few places in a cache: of them it holds no more at once than NARROW. */
+const COLLIDING: i32 = 256;
+const NARROW: i32 = 8;
 
-/** o[i, j] = a[i + j step] for i < n, j < m. */
-export function turn(a: usize, step: i32, o: usize, n: i32, m: i32): void {
+/** o[i across + j] = a[i + j step] for i < n, j < m. */
+function turn(a: usize, step: i32, o: usize, across: i32, n: i32, m: i32): void {
   const column = <usize>step * F32;
-  const line = <usize>m * F32;
-  for (let i0 = 0; i0 < n; i0 += SIDE) {
-    const i1 = min(i0 + SIDE, n);
+  const line = <usize>across * F32;
+  const width = across % COLLIDING == 0 ? NARROW : SIDE;
+  for (let i0 = 0; i0 < n; i0 += width) {
+    const i1 = min(i0 + width, n);
     for (let j0 = 0; j0 < m; j0 += SIDE) {
       const j1 = min(j0 + SIDE, m);
       let j = j0;
@@ -61,6 +65,11 @@ export function turn(a: usize, step: i32, o: usize, n: i32, m: i32): void {
   }
 }
 
+/** o[k, j, i] = a[i, j, k], of a [p, q, r]. */
+export function reverseAxes(a: usize, o: usize, p: i32, q: i32, r: i32): void {
+  for (let j = 0; j < q; j++) turn(a + <usize>(j * r) * F32, q * r, o + <usize>(j * p) * F32, q * p, r, p);
+}
+
 /** A view of four dimensions, with strides in elements, as contiguous elements. */
 export function copyStrided(
   a: usize,
@@ -79,7 +88,7 @@ export function copyStrided(
     for (let i1 = 0; i1 < n1; i1++, o += plane) {
       const from = a + <usize>(i0 * s0 + i1 * s1) * F32;
       if (s2 == 1 && s3 != 1) {
-        turn(from, s3, o, n2, n3);
+        turn(from, s3, o, n3, n2, n3);
         continue;
       }
       for (let i2 = 0; i2 < n2; i2++) {

@@ -9,7 +9,7 @@ export interface BlasLibrary {
   readonly path: string;
   /** Where the memory of typed arrays over `buffer` starts. */
   addressOf(buffer: ArrayBufferLike): number;
-  /** c[m, n] = op(a)[m, k] op(b)[k, n], row-major and contiguous; addresses in bytes. */
+  /** c[m, n] = op(a)[m, k] op(b)[k, n], row-major, and contiguous unless lines are said to lie so many elements apart; addresses in bytes. */
   multiply(
     m: number,
     n: number,
@@ -20,6 +20,9 @@ export interface BlasLibrary {
     turnB: boolean,
     c: number,
     add?: boolean,
+    lineA?: number,
+    lineB?: number,
+    lineC?: number,
   ): void;
   /** undefined where the library takes no number of threads. */
   readonly setThreads: ((threads: number) => void) | undefined;
@@ -94,23 +97,22 @@ function openPath(koffi: Koffi, path: string): BlasLibrary {
   const opened: BlasLibrary = {
     path,
     addressOf: (buffer) => addressOf(koffi, buffer),
-    multiply: (m, n, k, a, turnA, b, turnB, c, add = false) => {
-      sgemm(
-        ROWS,
-        turnA ? TURNED : PLAIN,
-        turnB ? TURNED : PLAIN,
-        m,
-        n,
-        k,
-        1,
-        a,
-        turnA ? m : k,
-        b,
-        turnB ? k : n,
-        add ? 1 : 0,
-        c,
-        n,
-      );
+    multiply: (
+      m,
+      n,
+      k,
+      a,
+      turnA,
+      b,
+      turnB,
+      c,
+      add = false,
+      lineA = turnA ? m : k,
+      lineB = turnB ? k : n,
+      lineC = n,
+    ) => {
+      const [left, right] = [turnA ? TURNED : PLAIN, turnB ? TURNED : PLAIN];
+      sgemm(ROWS, left, right, m, n, k, 1, a, lineA, b, lineB, add ? 1 : 0, c, lineC);
     },
     setThreads: threadsOf(find),
   };

@@ -3,7 +3,9 @@ import type { BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, heapStarts, type Block, type Heap } from './heap.ts';
 import { FEW_FILTERS } from './columns.ts';
+import type { OwnKernel } from './own-kernel.ts';
 import { productsOf } from './products.ts';
+import { sideBySide } from './side-by-side.ts';
 import { getNumThreads, onThreads } from './threads.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
@@ -50,6 +52,16 @@ class Blas extends Wasm {
       const start = this.heapStart(heap);
       library.multiply(m, n, k, start + a, turnA, start + b, turnB, start + out, add);
     });
+    const others = new Map(this.kernels);
+    const bySide = sideBySide(
+      this.exports,
+      (heap, { m, n, k, a, lineA, turnA, b, lineB, turnB, out, lineOut }, add) => {
+        const start = this.heapStart(heap);
+        library.multiply(m, n, k, start + a, turnA, start + b, turnB, start + out, add, lineA, lineB, lineOut);
+      },
+      (name) => others.get(name) as OwnKernel,
+    );
+    for (const [name, kernel] of bySide) this.kernels.set(name, kernel);
   }
 
   lend(bytes: Uint8Array): DeviceBuffer {

@@ -269,6 +269,10 @@ describe('a convolution of tensors', () => {
     ['with more columns than are made at once', [20, 8, 28, 28], [12, 8, 3, 3], { padding: 1 }],
     ['with more of one image than are made at once', [2, 8, 89, 91], [9, 8, 3, 3], { padding: 1 }],
     ['of results narrower than four', [5, 16, 6, 6], [40, 16, 5, 5], { padding: 0 }],
+    ['of more images than lie side by side at once', [150, 8, 6, 7], [9, 8, 3, 3], { padding: 1 }],
+    ['of many images with windows beside them', [50, 11, 4, 5], [8, 11, 2, 3], { padding: 4, stride: [1, 2] }],
+    ['of some images and many filters', [33, 24, 7, 5], [40, 24, 3, 3], { padding: [1, 0], stride: 2 }],
+    ['of many images with gaps between lines', [64, 11, 9, 8], [7, 11, 3, 2], { dilation: [2, 1] }],
   ];
   /** Up to roundings of single precision, measured by the largest element. */
   const close = (got: Tensor, exact: Tensor): boolean => {
@@ -302,8 +306,8 @@ describe('a convolution of tensors', () => {
       };
       const oneOf = (list: readonly number[]): number => list[upTo(list.length)] as number;
       const groups = oneOf([1, 1, 1, 2]);
-      const [c, k] = [groups * oneOf([1, 2, 3, 16]), groups * oneOf([1, 3, 4, 6, 7, 8, 9, 17, 33])];
-      const a = [oneOf([1, 2, 3, 20]), c, 1 + upTo(20), 1 + upTo(20)];
+      const [c, k] = [groups * oneOf([1, 2, 3, 16, 40]), groups * oneOf([1, 3, 4, 6, 7, 8, 9, 17, 33])];
+      const a = [oneOf([1, 2, 3, 20, 31, 32, 70, 130]), c, 1 + upTo(20), 1 + upTo(20)];
       const b = [k, c / groups, 1 + upTo(5), 1 + upTo(5)];
       const two = (n: number, from: number): [number, number] => [from + upTo(n), from + upTo(n)];
       const options = { stride: two(4, 1), padding: two(5, 0), dilation: two(3, 1), groups };

@@ -4,7 +4,9 @@ import { moduleText } from '../../tools/compile-kernels.ts';
 import { readFileSync } from 'node:fs';
 import { call, constants, describeKernels, memory, MODULES, put, written } from '../../test/kernel-modules.ts';
 import { backendName } from '../index.ts';
+import type { OwnKernel } from './own-kernel.ts';
 import { recurrentKernels } from './recurrent.ts';
+import { sideBySide } from './side-by-side.ts';
 import { multiplyBy, ownKernels } from './simd.ts';
 
 /** On both sides of every number of elements that a loop takes at once. */
@@ -46,8 +48,9 @@ describe.runIf(backendName() === 'wasm')('the modules', () => {
   it.each(MODULES)('%s: has nothing that no operation asks for', (_, run) => {
     const asked = new Set<string>();
     const watched = new Proxy(run, { get: (all, name: string) => (asked.add(name), all[name]) });
-    ownKernels(watched, multiplyBy(watched));
+    const kernels = ownKernels(watched, multiplyBy(watched));
     recurrentKernels(watched, multiplyBy(watched));
+    sideBySide(watched, multiplyBy(watched), (name) => kernels.get(name) as OwnKernel);
     const steps = ['descend', 'descendRows', 'glide', 'adapt'];
     expect(Object.keys(run).filter((name) => !asked.has(name) && !steps.includes(name))).toEqual([]);
   });
@@ -298,6 +301,26 @@ describeKernels('copies', () => {
               exact.push(3 + i * strides[0] + j * strides[1] + k * strides[2] + l * strides[3]);
       const out = written(BASE.o, exact.length, () => call('copyStrided', BASE.a + 12, BASE.o, ...sizes, ...strides));
       expect([...out]).toEqual(exact);
+    }
+  });
+
+  it.each([
+    [1, 1, 1],
+    [5, 1, 7],
+    [3, 4, 1],
+    [1, 6, 9],
+    [33, 3, 38],
+    [64, 5, 12],
+    [0, 2, 3],
+    [2, 0, 3],
+  ])('of the axes of [%i, %i, %i] the other way round', (p, q, r) => {
+    const x = numbers(p * q * r);
+    const exact: number[] = [];
+    for (let k = 0; k < r; k++)
+      for (let j = 0; j < q; j++) for (let i = 0; i < p; i++) exact.push(x[(i * q + j) * r + k] as number);
+    for (const shift of SHIFTS) {
+      const from = put(BASE.a + shift, x);
+      expect([...written(BASE.o, x.length, () => call('reverseAxes', from, BASE.o, p, q, r))]).toEqual(exact);
     }
   });
 

@@ -1,0 +1,243 @@
+/**
+ * @file Convolutions of many images without columns: the images lie side by side, so that what a window covers of a line is a matrix where it
+ * stands, and each line of each window a product. What surrounds the images is passed over.
+ */
+import type { Heap } from './heap.ts';
+import { at, input, numbers, whole, WINDOWS, type Attrs, type OwnKernel } from './own-kernel.ts';
+import type { Product } from './products.ts';
+import { exported, type SimdExports } from './simd.ts';
+
+/** One whose lines lie so many elements apart. */
+export interface ProductOfLines extends Product {
+  readonly lineA: number;
+  readonly lineB: number;
+  readonly lineOut: number;
+}
+
+/** A product that is added to what is there if `add`. */
+export type MultiplyLines = (heap: Heap, product: ProductOfLines, add: boolean) => void;
+
+/** Images from which their products are wide enough. */
+const LEAST_IMAGES = 32;
+/** As many images at once as products are fastest with: what those of more read does not stay near. */
+const MOST_IMAGES = 64;
+/** Elements of a window from which it costs more to write them down than to turn images and results. */
+const LEAST_TAPS = 64;
+/** Elements of images and results worked on at once: 8 MiB. Of fewer than the least number of images, columns are faster. */
+const AT_ONCE = 2 ** 21;
+
+interface Sizes {
+  readonly n: number;
+  readonly c: number;
+  readonly h: number;
+  readonly w: number;
+  readonly kh: number;
+  readonly kw: number;
+  readonly sy: number;
+  readonly sx: number;
+  readonly py: number;
+  readonly px: number;
+  readonly dy: number;
+  readonly dx: number;
+  readonly outH: number;
+  readonly outW: number;
+  readonly filters: number;
+}
+
+const NAMES = [...WINDOWS, 'filters'] as const;
+
+/** As many numbers as names. */
+type AsMany<T extends readonly string[]> = { readonly [I in keyof T]: number };
+
+function sizesOf(attrs: Attrs): Sizes {
+  const [n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters] = numbers(attrs, NAMES) as AsMany<
+    typeof NAMES
+  >;
+  return { n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters };
+}
+
+/** Whether this is faster than columns. */
+function fits(s: Sizes): boolean {
+  if (s.n < LEAST_IMAGES || s.kh * s.kw === 1 || (s.dx > 1 && s.kw > 1)) return false;
+  return s.c * s.kh * s.kw >= LEAST_TAPS && LEAST_IMAGES * inOne(s) <= AT_ONCE;
+}
+
+/** Elements of an image and its results. */
+const inOne = (s: Sizes): number => s.c * s.h * s.w + s.filters * s.outH * s.outW;
+
+/**
+ * A line of a window on the images: results at `place`, elements of a filter from number `tap` and of an image from number `pixel`, `across`
+ * of them in every channel.
+ */
+type Meeting = (place: number, tap: number, pixel: number, across: number) => void;
+
+/** Calls `meeting` for each line of each window, place by place; `alone` for a place whose window lies beside the images. */
+function walk(s: Sizes, meeting: Meeting, alone?: (place: number) => void): void {
+  for (let y = 0, place = 0; y < s.outH; y++) {
+    for (let x = 0; x < s.outW; x++, place++) {
+      const left = x * s.sx - s.px;
+      const first = Math.max(0, -left);
+      const across = Math.min(s.kw, s.w - left) - first;
+      let met = false;
+      for (let ky = 0; ky < s.kh && across > 0; ky++) {
+        const row = y * s.sy - s.py + ky * s.dy;
+        if (row < 0 || row >= s.h) continue;
+        meeting(place, ky * s.kw + first, row * s.w + left + first, across);
+        met = true;
+      }
+      if (!met) alone?.(place);
+    }
+  }
+}
+
+/** Convolve, ConvolveFilter and ConvolveImages where images are many; `otherwise` those for the rest. */
+export function sideBySide(
+  exports: SimdExports,
+  multiply: MultiplyLines,
+  otherwise: (name: string) => OwnKernel,
+): ReadonlyMap<string, OwnKernel> {
+  const [reverseAxes, copyStrided] = [exported(exports, 'reverseAxes'), exported(exports, 'copyStrided')];
+  /** A filter's elements [c, kh, kw] as [kh, kw, c], or back. */
+  const turnFilters = (s: Sizes, from: number, to: number, back: boolean): void => {
+    const [taps, c] = [s.kh * s.kw, s.c];
+    if (back) copyStrided(from, to, 1, s.filters, c, taps, 0, taps * c, 1, c);
+    else copyStrided(from, to, 1, s.filters, taps, c, 0, taps * c, 1, taps);
+  };
+
+  /** Calls `part` for some images after the others, with room for as many and their results side by side, and for filters with the channels last. */
+  const inParts = (
+    heap: Heap,
+    s: Sizes,
+    part: (first: number, n: number, x: number, y: number, filters: number) => void,
+  ): void => {
+    const [image, result] = [s.c * s.h * s.w, s.filters * s.outH * s.outW];
+    const most = Math.min(MOST_IMAGES, Math.floor(AT_ONCE / inOne(s)));
+    // Parts of one size, so that the last is not a few images.
+    const images = Math.min(s.n, whole(s.n / Math.ceil(s.n / most)));
+    const [xs, ys] = [whole(images * image), whole(images * result)];
+    heap.meanwhile(xs + ys + s.filters * s.c * s.kh * s.kw, (x) => {
+      const y = x + 4 * xs;
+      for (let first = 0; first < s.n; first += images) part(first, Math.min(images, s.n - first), x, y, y + 4 * ys);
+    });
+  };
+  const clear = (heap: Heap, from: number, count: number): void => {
+    new Float32Array(heap.memory.buffer, from, count).fill(0);
+  };
+
+  // Products are written out whole: spreading their sizes takes longer than a product of small matrices.
+  const convolve: OwnKernel = (heap, inputs, attrs) => {
+    const s = sizesOf(attrs);
+    const [from, given] = [at(input(inputs, 'x')), at(input(inputs, 'filters'))];
+    const [image, area, depth] = [s.c * s.h * s.w, s.outH * s.outW, s.kh * s.kw * s.c];
+    return heap.filled(s.n * s.filters * area, (out) =>
+      inParts(heap, s, (first, n, x, y, filters) => {
+        if (first === 0) turnFilters(s, given, filters, false);
+        reverseAxes(from + 4 * first * image, x, n, s.c, s.h * s.w);
+        let last = -1;
+        walk(
+          s,
+          (place, tap, pixel, across) => {
+            const [a, b] = [filters + 4 * tap * s.c, x + 4 * pixel * s.c * n];
+            const to = y + 4 * place * s.filters * n;
+            multiply(
+              heap,
+              {
+                m: s.filters,
+                n,
+                k: across * s.c,
+                a,
+                lineA: depth,
+                turnA: false,
+                b,
+                lineB: n,
+                turnB: false,
+                out: to,
+                lineOut: n,
+              },
+              place === last,
+            );
+            last = place;
+          },
+          (place) => clear(heap, y + 4 * place * s.filters * n, s.filters * n),
+        );
+        reverseAxes(y, out + 4 * first * s.filters * area, area, s.filters, n);
+      }),
+    );
+  };
+
+  const convolveFilter: OwnKernel = (heap, inputs, attrs) => {
+    const s = sizesOf(attrs);
+    const [from, grad] = [at(input(inputs, 'x')), at(input(inputs, 'dy'))];
+    const [image, area, depth] = [s.c * s.h * s.w, s.outH * s.outW, s.kh * s.kw * s.c];
+    return heap.filled(s.filters * depth, (out) =>
+      inParts(heap, s, (first, n, x, y, filters) => {
+        if (first === 0) clear(heap, filters, s.filters * depth);
+        reverseAxes(from + 4 * first * image, x, n, s.c, s.h * s.w);
+        reverseAxes(grad + 4 * first * s.filters * area, y, n, s.filters, area);
+        walk(s, (place, tap, pixel, across) => {
+          const [a, b] = [y + 4 * place * s.filters * n, x + 4 * pixel * s.c * n];
+          multiply(
+            heap,
+            {
+              m: s.filters,
+              n: across * s.c,
+              k: n,
+              a,
+              lineA: n,
+              turnA: false,
+              b,
+              lineB: n,
+              turnB: true,
+              out: filters + 4 * tap * s.c,
+              lineOut: depth,
+            },
+            true,
+          );
+        });
+        if (first + n === s.n) turnFilters(s, filters, out, true);
+      }),
+    );
+  };
+
+  const convolveImages: OwnKernel = (heap, inputs, attrs) => {
+    const s = sizesOf(attrs);
+    const [grad, given] = [at(input(inputs, 'dy')), at(input(inputs, 'filters'))];
+    const [image, area, depth] = [s.c * s.h * s.w, s.outH * s.outW, s.kh * s.kw * s.c];
+    return heap.filled(s.n * image, (out) =>
+      inParts(heap, s, (first, n, x, y, filters) => {
+        if (first === 0) turnFilters(s, given, filters, false);
+        reverseAxes(grad + 4 * first * s.filters * area, y, n, s.filters, area);
+        clear(heap, x, image * n);
+        walk(s, (place, tap, pixel, across) => {
+          const [a, b] = [filters + 4 * tap * s.c, y + 4 * place * s.filters * n];
+          multiply(
+            heap,
+            {
+              m: across * s.c,
+              n,
+              k: s.filters,
+              a,
+              lineA: depth,
+              turnA: true,
+              b,
+              lineB: n,
+              turnB: false,
+              out: x + 4 * pixel * s.c * n,
+              lineOut: n,
+            },
+            true,
+          );
+        });
+        reverseAxes(x, out + 4 * first * image, s.h * s.w, s.c, n);
+      }),
+    );
+  };
+
+  const kernels = { Convolve: convolve, ConvolveFilter: convolveFilter, ConvolveImages: convolveImages };
+  return new Map(
+    Object.entries(kernels).map(([name, kernel]): [string, OwnKernel] => {
+      const other = otherwise(name);
+      return [name, (heap, inputs, attrs) => (fits(sizesOf(attrs)) ? kernel : other)(heap, inputs, attrs)];
+    }),
+  );
+}
