@@ -99,6 +99,29 @@ describe('ChaosProxy', () => {
     expect(bits).toBe(1);
   });
 
+  it.each(['flip', 'reset', 'end', 'lose'] as const)('strikes at an exact byte (%s)', async (how) => {
+    const { proxy, client } = await open({ up: { strike: { at: 10, how } } });
+    const sent = pattern(16);
+    client.socket.write(sent.subarray(0, 7));
+    await eventually('what comes before', () => client.bytes().length === 7);
+    client.socket.write(sent.subarray(7));
+    if (how === 'flip') {
+      await eventually('echo', () => client.bytes().length === 16);
+      const differing = [...client.bytes().keys()].filter((i) => client.bytes()[i] !== sent[i]);
+      expect(differing).toEqual([10]);
+    } else if (how === 'reset') {
+      await eventually('reset', () => client.closed);
+      expect(client.closed).toBe('ECONNRESET');
+    } else {
+      if (how === 'end') await once(client.socket, 'end');
+      await eventually('what comes before', () => client.bytes().length === 10);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect(client.bytes().equals(sent.subarray(0, 10))).toBe(true);
+      expect(client.closed).toBeUndefined();
+    }
+    expect(proxy.struck).toBe(1);
+  });
+
   it('resets all connections, or each by chance, and refuses new ones', async () => {
     const { proxy, client } = await open({});
     expect(proxy.connections).toBe(1);

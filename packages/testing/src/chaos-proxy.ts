@@ -24,6 +24,16 @@ export interface ChaosRates {
   reset: number;
   /** Holds every byte until false again, as a network does that drops all packets. */
   blackhole: boolean;
+  /** What happens to every connection at one byte of the direction; undefined for nothing. */
+  strike: Strike | undefined;
+}
+
+/** What happens at one exact byte of a connection, which is never the one that a draw picks. */
+export interface Strike {
+  /** How many bytes of the direction pass before it. */
+  readonly at: number;
+  /** One bit of that byte is flipped; both sides are reset; the direction ends; or it and all after it are lost, and nobody is told. */
+  readonly how: 'flip' | 'reset' | 'end' | 'lose';
 }
 
 /** Settings of a proxy. */
@@ -51,6 +61,7 @@ const gentle: ChaosRates = {
   flip: 0,
   reset: 0,
   blackhole: false,
+  strike: undefined,
 };
 
 /** A listening proxy; close it (or `await using`) and every connection through it is reset. */
@@ -61,6 +72,8 @@ export class ChaosProxy implements AsyncDisposable {
   refusing = false;
   /** Connections accepted so far. */
   accepted = 0;
+  /** Connections that were struck at their byte so far. */
+  struck = 0;
   readonly #random: Random;
   readonly #target: ProxyAddress;
   readonly #server: Server;
@@ -184,8 +197,9 @@ class Pair {
       });
     }
     const reset = (): void => this.reset();
-    this.up = new Pump(client, target, proxy.up, random.split('up'), reset);
-    this.down = new Pump(target, client, proxy.down, random.split('down'), reset);
+    const struck = (): void => void proxy.struck++;
+    this.up = new Pump(client, target, proxy.up, random.split('up'), { reset, struck });
+    this.down = new Pump(target, client, proxy.down, random.split('down'), { reset, struck });
   }
 
   reset(): void {
@@ -214,21 +228,33 @@ class Pump {
   readonly #rates: ChaosRates;
   readonly #random: Random;
   readonly #reset: () => void;
+  readonly #struck: () => void;
   readonly #queue: { bytes: Buffer | undefined; due: number }[] = [];
   #held = 0;
+  #taken = 0;
+  #losing = false;
   #lastDue = 0;
   #timer: NodeJS.Timeout | undefined;
   #finishing = false;
   #waiting = false;
 
-  constructor(from: Socket, to: Socket, rates: ChaosRates, random: Random, reset: () => void) {
+  constructor(
+    from: Socket,
+    to: Socket,
+    rates: ChaosRates,
+    random: Random,
+    { reset, struck }: { readonly reset: () => void; readonly struck: () => void },
+  ) {
     this.#from = from;
     this.#to = to;
     this.#rates = rates;
     this.#random = random;
     this.#reset = reset;
+    this.#struck = struck;
     from.on('data', (chunk: Buffer) => this.#take(chunk));
-    from.on('end', () => this.finish());
+    from.on('end', () => {
+      if (!this.#losing) this.finish();
+    });
     to.on('drain', () => {
       this.#waiting = false;
       this.#schedule();
@@ -247,14 +273,34 @@ class Pump {
     this.#queue.length = 0;
   }
 
-  #take(chunk: Buffer): void {
-    if (this.#finishing) return;
+  #take(arrived: Buffer): void {
+    if (this.#finishing || this.#losing) return;
+    const chunk = this.#strike(arrived);
     for (let rest = chunk; rest.length > 0;) {
       const size = Math.min(rest.length, Math.max(1, this.#rates.sliceBytes));
       this.#push(rest.subarray(0, size));
       rest = rest.subarray(size);
     }
     if (this.#held > MAX_HELD_BYTES) this.#from.pause();
+  }
+
+  /** What goes on of a chunk in which the byte may be that is struck. */
+  #strike(chunk: Buffer): Buffer {
+    const { strike } = this.#rates;
+    const at = (strike?.at ?? -1) - this.#taken;
+    this.#taken += chunk.length;
+    if (strike === undefined || at < 0 || at >= chunk.length) return chunk;
+    this.#struck();
+    const { how } = strike;
+    if (how === 'flip') {
+      const out = Buffer.from(chunk);
+      out[at] = (out[at] as number) ^ (1 << (strike.at % 8));
+      return out;
+    }
+    this.#losing = true;
+    // After what comes before the byte has been passed on.
+    if (how !== 'lose') queueMicrotask(() => (how === 'end' ? this.finish() : setImmediate(this.#reset)));
+    return chunk.subarray(0, at);
   }
 
   #push(bytes: Buffer | undefined): void {

@@ -101,6 +101,8 @@ export class SocketConnection implements Connection {
     if (!direct) socket.on('data', (chunk: Uint8Array) => this.deliver(chunk));
     socket.on('error', (error) => {
       this.failure ??= error;
+      // TLS tells of a record that was altered and leaves the socket open, on which nothing more comes or goes.
+      socket.destroy();
     });
     socket.once('close', () => this.onClose());
   }

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { connect as connectTls, createServer, type TLSSocket } from 'node:tls';
+import { ChaosProxy } from '@backwire/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { authenticate } from '../connect/authenticate.ts';
 import { MAX_HALF_OPEN, RECORD_HEAD_BYTES } from '../security/handshake.ts';
@@ -11,7 +12,7 @@ import { Certificates, hasOpenssl } from '../../test/certificates.ts';
 import { cmaTransport } from './cma.ts';
 import { createTransports } from './select.ts';
 import { refuseWhere, tlsTransport, type TlsProof } from './tls.ts';
-import type { Connection, Listener } from './transport.ts';
+import type { ByteSink, Connection, Listener } from './transport.ts';
 
 const keysOf = (secret: string): Keys => findKeys({ secret, env: {} }) as Keys;
 const keys = keysOf('sixteen bytes and more');
@@ -37,6 +38,12 @@ async function dial(proof: TlsProof, endpoint: string): Promise<Connection> {
   const connection = await tlsTransport(proof).dial(endpoint);
   cleanups.push(() => connection.destroy());
   return connection;
+}
+
+/** Takes what comes, and tells the end. */
+function sinkOf(closed: (error: Error | undefined) => void): ByteSink {
+  const memory = new Uint8Array(1_024);
+  return { nextBuffer: () => memory, received: () => undefined, closed };
 }
 
 const refused = { code: 'unauthenticated' };
@@ -66,6 +73,24 @@ describe('a pre-shared key', () => {
     await dial(psk('g', keys), listener.endpoint);
     await dial(psk('g', old), listener.endpoint);
   });
+
+  test.each(['up', 'down'] as const)(
+    'a byte that was altered on its way %s ends the connection, on both sides',
+    async (way) => {
+      const { listener, accepted, port } = await listen(psk('g', keys));
+      const proxy = await ChaosProxy.start({ target: { port } });
+      cleanups.push(() => proxy.close());
+      const near = await dial(psk('g', keys), listener.endpoint.replace(`:${port}`, `:${proxy.port}`));
+      await expect.poll(() => accepted.length).toBe(1);
+      const far = accepted[0] as Connection;
+      const ends = [near, far].map((connection) => new Promise((resolve) => connection.attach(sinkOf(resolve))));
+      proxy[way].flip = 1;
+      (way === 'up' ? near : far).write([new Uint8Array(100)]);
+      const errors = await Promise.all(ends);
+      expect(errors.every((error) => error instanceof Error)).toBe(true);
+      expect([near.closed, far.closed]).toEqual([true, true]);
+    },
+  );
 
   test('strangers are hung up on; members still get in', async () => {
     const { listener, port, accepted } = await listen(psk('g', keys));
