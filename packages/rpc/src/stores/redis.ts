@@ -44,7 +44,7 @@ interface Client {
   subscribe(channel: string, listener: (message: Buffer) => void, bufferMode: true): Promise<void>;
   connect(): Promise<unknown>;
   on(event: 'error', listener: (error: Error) => void): unknown;
-  on(event: 'ready', listener: () => void): unknown;
+  on(event: 'connect' | 'ready', listener: () => void): unknown;
   destroy(): void;
   readonly isReady: boolean;
 }
@@ -275,8 +275,11 @@ class RedisStore extends LeasingStore<RenewedLease<string>> implements TicketSto
     for (const lease of leases) lease.lose('the store was closed');
     for (const queue of [...this.open]) queue.end();
     this.marks.clear();
-    this.commands.destroy();
-    this.changes.destroy();
+    for (const client of [this.commands, this.changes]) {
+      // A connection that is being made goes on being made, and would be there for good.
+      client.on('connect', () => client.destroy());
+      client.destroy();
+    }
   }
 
   private onChange(message: Buffer): void {
