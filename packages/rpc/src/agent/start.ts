@@ -164,7 +164,7 @@ async function enter(
     prove: proverOf(settings),
     isProved: checkerOf(settings),
   });
-  const stop = watchSilence(settings.logger, (seconds) => joiningText(settings, seen, seconds));
+  const stop = watchSilence(settings.logger, (seconds) => joiningText(settings, group.trouble, seen, seconds));
   made(group, stop);
   const { member, view } = await group
     .join(
@@ -193,8 +193,14 @@ async function enter(
 }
 
 /** What a worker waits for that wants to join. */
-function joiningText({ name, size }: Settings, view: View | undefined, seconds: number): string {
+function joiningText(
+  { name, size }: Settings,
+  trouble: string | undefined,
+  view: View | undefined,
+  seconds: number,
+): string {
   const began = `worker '${name}' has waited ${seconds} s to join its group`;
+  if (trouble !== undefined) return `${began}: ${trouble}`;
   return view === undefined || size === undefined
     ? `${began}: the store does not answer, or a former life of its name or rank is still there`
     : `${began}: ${joinedText(view, size)}; ${sizeText(size)}`;

@@ -5,9 +5,10 @@ import { Entrance, type Attended } from './entrance.ts';
 import { ageKey, GroupStore, MAX_ATTEMPTS, VIEW_KEY, type LeaseState, type StoreState } from './group-store.ts';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
 import { followPrefix } from './follow-prefix.ts';
+import { entryOf, type Joiner } from './joiner.ts';
 import { differs, missing, mixed, notUnique } from './join-errors.ts';
+import { Outages } from './outages.ts';
 import type { Logger } from '../base/options.ts';
-import { processId } from '../base/platform.ts';
 import { sleep } from '../base/within.ts';
 import { freeId, type Wish } from '../protocol/admission.ts';
 import {
@@ -29,19 +30,6 @@ import { watchWhileJoining, type Watching } from './waiting.ts';
 import type { Claim } from '../protocol/parts.ts';
 import type { Lease, Store } from '../stores/store.ts';
 import { viewOf } from './view-bytes.ts';
-
-/** What a worker brings when it joins. */
-export interface Joiner {
-  readonly name: string;
-  /** undefined = the next free one. */
-  readonly id: number | undefined;
-  /** The size of a closed group; undefined for one that is open. */
-  readonly size: number | undefined;
-  readonly endpoints: ViewMember['endpoints'];
-  readonly host: string;
-  readonly extensions: readonly string[];
-  readonly deviceMaps?: unknown;
-}
 
 export interface GroupOptions {
   /** Keys of this group alone. */
@@ -99,6 +87,7 @@ export class Group {
   private readonly keys: GroupStore;
   /** Since when the lease of one whose name this worker wants has not been seen. */
   private leaselessAt: number | undefined;
+  private outages: Outages | undefined;
 
   constructor(options: GroupOptions) {
     this.options = options;
@@ -114,20 +103,26 @@ export class Group {
   /**
    * Joins, and waits until a closed group is complete.
    * @throws RpcError 'failed-precondition' when the name or id is taken or the kinds of group differ, 'deadline-exceeded' naming who is
-   *   missing, 'unavailable' when the store is lost.
+   *   missing, 'unavailable' when the store is away until then.
    */
   async join(joiner: Joiner, deadline: number): Promise<{ member: ViewMember; view: View }> {
-    const first = await this.keys.view();
-    const { incarnation, index } = await this.keys.drawIncarnation(joiner.name, first);
-    this.incarnation = incarnation;
-    this.incarnationIndex = index;
-    await this.takeLease(joiner.name);
+    const outages = new Outages({ deadline, signal: this.ended.signal, now: () => this.options.now() });
+    this.outages = outages;
+    const first = await outages.past(async () => {
+      const view = await this.keys.view();
+      const { incarnation, index } = await this.keys.drawIncarnation(joiner.name, view);
+      this.incarnation = incarnation;
+      this.incarnationIndex = index;
+      return view;
+    });
+    await outages.past(() => this.takeLease(joiner.name));
     const watching = watchWhileJoining(this.keys, joiner.name);
     try {
       for (let known: View | undefined = first; ; known = undefined) {
-        const entered = await this.enter(joiner, deadline, known);
+        const seen = known;
+        const entered = await outages.past(() => this.enter(joiner, deadline, seen));
         this.self = entered.member;
-        const view = await this.complete(joiner, entered, watching, deadline);
+        const view = await outages.past(() => this.complete(joiner, entered, watching, deadline));
         // The store has forgotten this worker with everything else: once more.
         if (view === undefined) continue;
         this.follow();
@@ -136,6 +131,11 @@ export class Group {
     } finally {
       watching.stop();
     }
+  }
+
+  /** Why the store keeps this worker waiting while it joins, as far as it said. */
+  get trouble(): string | undefined {
+    return this.outages?.trouble;
   }
 
   /**
@@ -209,8 +209,14 @@ export class Group {
     const life = { name, incarnation: this.incarnation };
     const lease = await this.keys.ask(() => store.lease(leaseMs));
     this.lease = lease;
+    try {
+      await this.keys.hold(life, lease);
+    } catch (error) {
+      // Whoever asked takes another one.
+      lease.revoke().catch(() => undefined);
+      throw error;
+    }
     void lease.lost.then((error) => this.leaseLost(error, name));
-    await this.keys.hold(life, lease);
     this.alive = keepAlive(store, lease, { ageKey: ageKey(life) });
     await this.alive.started;
   }
@@ -297,7 +303,7 @@ export class Group {
     for (let view = known ?? (await this.keys.view()); ; view = await this.keys.view()) {
       const there = view.members.find((other) => other.name === joiner.name && other.incarnation === this.incarnation);
       if (there !== undefined) return { member: there, view };
-      const member = this.written(this.describe(joiner, joiner.id ?? freeId(view)));
+      const member = this.written(entryOf(joiner, this.incarnation, joiner.id ?? freeId(view)));
       const next = join(view, member, size);
       if (isRefusal(next)) {
         await this.refused(next, { view, member, anyId, size, deadline });
@@ -309,12 +315,6 @@ export class Group {
       }
       alone = (await this.wait({ kind: 'join', member, size, anyId }, lifeOf(member))) === 'alone';
     }
-  }
-
-  private describe({ name, endpoints, host, extensions, deviceMaps }: Joiner, id: number): ViewMember {
-    const { incarnation } = this;
-    const maps = deviceMaps === undefined ? {} : { deviceMaps };
-    return { name, id, incarnation, endpoints, host, pid: processId, extensions, reports: true, ...maps };
   }
 
   private written(member: ViewMember): ViewMember {
