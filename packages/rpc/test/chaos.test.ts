@@ -4,14 +4,14 @@
  * What is checked holds on any machine at any speed: every promise settles, no handler runs twice, a call that is said not to have run
  * has not, answers are the handler's, one-way calls come once and in order, and nothing is left behind.
  */
-import { ChaosProxy, eventually, Random, type ProxyAddress } from '@backwire/testing';
+import { eventually, Random, type ChaosProxy } from '@backwire/testing';
 import { full, type Tensor } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Agent } from '../src/agent/agent.ts';
 import { rpcAsync, rpcFunction, rpcInfo, rpcOneway, rpcStream, rpcSync, type RpcAgent } from '../src/index.ts';
 import type { Peer } from '../src/session/peer.ts';
 import { startCluster, type Cluster } from './cluster.ts';
-import type { Transport } from '../src/transports/transport.ts';
+import { throughProxies } from './proxied.ts';
 
 /** How often each call's handler ran, and what one-way calls brought, by pair. */
 const runs = new Map<number, number>();
@@ -62,30 +62,8 @@ async function start(seed: number, transport: 'unix' | 'tcp'): Promise<Weather> 
   const cluster = await startCluster(SIZE, { transports: [transport], liveness: patient, security });
   const proxies: ChaosProxy[] = [];
   weather = { cluster, proxies };
-  const routes = new Map<string, string>();
-  for (const { endpoint } of cluster.agents.flatMap((agent) => (agent as Agent).listeners)) {
-    const proxy = await ChaosProxy.start({ target: addressOf(endpoint), seed: `${seed} ${routes.size}` });
-    proxies.push(proxy);
-    const { address } = proxy;
-    const scheme = endpoint.slice(0, endpoint.indexOf(':'));
-    routes.set(endpoint, 'path' in address ? `unix://${address.path}` : `${scheme}://127.0.0.1:${address.port}`);
-  }
-  for (const agent of cluster.agents) {
-    const inside = agent as unknown as { transports: readonly Transport[] };
-    inside.transports = inside.transports.map((each) => ({
-      name: each.name,
-      domain: each.domain,
-      isViable: () => true,
-      listen: (options, onConnection) => each.listen(options, onConnection),
-      dial: (endpoint, options) => each.dial(routes.get(endpoint) ?? endpoint, options),
-    }));
-  }
+  await throughProxies(cluster.agents, seed, proxies);
   return weather;
-}
-
-function addressOf(endpoint: string): ProxyAddress {
-  const rest = endpoint.slice(endpoint.indexOf('://') + 3);
-  return endpoint.startsWith('unix:') ? { path: rest } : { port: Number(rest.split(':').at(-1)) };
 }
 
 function links(agent: RpcAgent): Peer[] {

@@ -300,9 +300,18 @@ export class FailureDetector {
   /** Finds out more; unless the group puts it out soon, what waits for it fails. */
   private async doubt(peer: Peer, why: Why, text: string): Promise<void> {
     if (this.closed) return;
+    const until = this.environment.now() + EXAMINATION_MS;
     const examined = this.examine(peer, why);
     await Promise.race([examined, sleep(EXAMINATION_MS)]);
+    if (why === 'silent' || why === 'busy') await this.redialled(peer, until);
     await this.orFail(peer, text);
+  }
+
+  /** Waits for the dial that follows a link that was cut: where only that link was dead, what waits for the peer goes on over the next. */
+  private async redialled(peer: Peer, until: number): Promise<void> {
+    const isOnItsWay = (): boolean => peer.connector.state === 'dialing' || peer.connector.state === 'up';
+    const isOpen = (): boolean => peer.state !== 'gone' && this.opinionOf(peer) !== 'gone' && !this.closed;
+    while (!peer.up && isOnItsWay() && isOpen() && this.environment.now() < until) await sleep(10);
   }
 
   /** Waits a little for its end, if that is certain. */

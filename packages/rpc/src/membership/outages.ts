@@ -10,7 +10,7 @@ export interface OutagesOptions {
   readonly deadline: number;
   /** Nobody waits any more. */
   readonly signal: AbortSignal;
-  now(): number;
+  readonly now: () => number;
 }
 
 /**
