@@ -137,6 +137,23 @@ describe('a look', () => {
     ]);
   });
 
+  it('counts what went to those who are gone, and whatever failed as made', async () => {
+    const store = `memory://inspection-${++groups}`;
+    const start = (name: string): Promise<RpcAgent> => createAgent({ name, membership: 'dynamic', store });
+    agents.push(await start('a'), await start('b'));
+    for (let i = 0; i < 20; i++) await at(0).run(() => rpcSync('b', double, [i]));
+    const unsendable = at(0).run(() => rpcSync('b', double, [Symbol('x') as unknown as number]));
+    await expect(unsendable).rejects.toThrow(TypeError);
+    const before = at(0).metrics();
+    expect(before).toMatchObject({ calls_sent: 21, calls_failed: 1 });
+    await agents.pop()?.shutdown();
+    await until(() => at(0).debugInfo()['agent.peers'] === 0, 'the departure');
+    const after = at(0).metrics();
+    expect(after['peers']).toEqual([]);
+    expect(after['bytes_sent']).toBeGreaterThanOrEqual(before['bytes_sent'] as number);
+    expect(after['bytes_received']).toBeGreaterThanOrEqual(before['bytes_received'] as number);
+  });
+
   it('finds the only group of a store, and asks which when there are several', async () => {
     const store = `memory://inspection-${++groups}`;
     await expect(Inspector.open({ endpoint: store })).rejects.toMatchObject({ code: 'not-found' });

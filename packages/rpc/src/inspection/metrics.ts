@@ -15,7 +15,7 @@ export interface PeerMetrics {
   readonly reconnects: number;
 }
 
-/** The result of `RpcAgent.metrics()`. Counters count since the agent began. */
+/** The result of `RpcAgent.metrics()`. Counters count since the agent began, those who are gone included; `peers` has the members there are. */
 export interface AgentMetrics extends Record<string, unknown> {
   readonly calls_sent: number;
   readonly calls_failed: number;
@@ -52,6 +52,7 @@ export function metricsOf(agent: AgentParts): AgentMetrics {
   const { members } = agent;
   const peers = members.others().map((member) => peerMetrics(member, members.peerMet(member.worker.name)));
   const sum = (pick: (peer: PeerMetrics) => number): number => peers.reduce((total, peer) => total + pick(peer), 0);
+  const { past } = members;
   return {
     calls_sent: agent.caller.sent,
     calls_failed: agent.caller.calls.failures,
@@ -59,10 +60,10 @@ export function metricsOf(agent: AgentParts): AgentMetrics {
     calls_open: agent.caller.calls.size,
     handlers_running: agent.dispatcher.handlers.active,
     handlers_queued: agent.dispatcher.handlers.queued,
-    bytes_sent: sum(({ bytesSent }) => bytesSent),
-    bytes_received: sum(({ bytesReceived }) => bytesReceived),
+    bytes_sent: past.bytesSent + sum(({ bytesSent }) => bytesSent),
+    bytes_received: past.bytesReceived + sum(({ bytesReceived }) => bytesReceived),
     pending_bytes: sum(({ pendingBytes }) => pendingBytes),
-    reconnects: sum(({ reconnects }) => reconnects),
+    reconnects: past.reconnects + sum(({ reconnects }) => reconnects),
     peers_up: peers.filter(({ up }) => up).length,
     peers,
     extensions: agent.extensions.debugInfo(),

@@ -32,6 +32,13 @@ import type { Connection } from '../transports/transport.ts';
 import { namesText } from '../base/names-text.ts';
 import { WorkerInfo, type To } from '../base/worker-info.ts';
 
+/** Sums over sessions that have ended. */
+interface PastTraffic {
+  bytesSent: number;
+  bytesReceived: number;
+  reconnects: number;
+}
+
 export interface PeersOptions {
   readonly environment: ExtendedEnvironment;
   readonly calls: OpenCalls;
@@ -67,6 +74,8 @@ export class Peers implements PeerOwner {
   /** All members but this worker, by id, until the view changes. */
   private roster: readonly Member[] | undefined;
   private readonly former = new FormerMembers();
+  /** What went to and came from those that are members no more: what was counted stays counted. */
+  readonly past: PastTraffic = { bytesSent: 0, bytesReceived: 0, reconnects: 0 };
   /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
   private readonly loop: { readonly out: Peer; readonly in: Peer };
   private readonly detector: FailureDetector;
@@ -383,6 +392,9 @@ export class Peers implements PeerOwner {
     const text = endOf(member.name, code);
     this.calls.failAll(peer, (executed) => new RpcError(code, text, { executed, peer: worker }), true);
     peer.close();
+    this.past.bytesSent += peer.bytesSent;
+    this.past.bytesReceived += peer.bytesReceived;
+    this.past.reconnects += peer.reconnects;
   }
 
   /** Why nobody is there; in PyTorch's words, and with what became of one that was. */

@@ -199,7 +199,7 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
     this.receiver.close();
     this.sender.close();
     this.link?.finish();
-    this.link = undefined;
+    if (this.link !== undefined) this.forgetLink(this.link);
   }
 
   /** One end of this worker's connection to itself: there is nobody to ask who is there. */
@@ -449,10 +449,15 @@ export class Peer implements ConnectorPort<Link>, LinkOwner {
   }
 
   private dropLink(link: Link): void {
+    this.forgetLink(link);
+    this.sender.lost();
+  }
+
+  /** What went over it stays counted. */
+  private forgetLink(link: Link): void {
     this.earlierSent += link.connection.sentBytes;
     this.earlierReceived += link.connection.receivedBytes;
     this.link = undefined;
-    this.sender.lost();
   }
 
   private failDial(dial: Dial, error: unknown): void {
