@@ -10,12 +10,16 @@ interface Given {
   readonly recent?: WorkerReport['recent'];
   /** Calls, errors and milliseconds to the other worker. */
   readonly toOther?: readonly [number, number, number];
+  /** Which life of the other worker the session is with. */
+  readonly otherLife?: number;
+  /** The time of the report, on its worker's clock. */
+  readonly at?: number;
 }
 
 function report(
   name: string,
   id: number,
-  { sent = 0, bytes = 0, rrefs = 0, recent = [], toOther }: Given,
+  { sent = 0, bytes = 0, rrefs = 0, recent = [], toOther, otherLife = 7, at = 0 }: Given,
 ): WorkerReport {
   const other = name === 'a' ? 'b' : 'a';
   const [calls = 0, errors = 0, totalMs = 0] = toOther ?? [];
@@ -29,7 +33,7 @@ function report(
     node: 'v20',
     state: 'running',
     epoch: 1,
-    at: 0,
+    at,
     upMs: 5_000,
     rssBytes: 1_000,
     heapBytes: 1_000,
@@ -38,7 +42,7 @@ function report(
       {
         name: other,
         id: 1 - id,
-        incarnation: 7,
+        incarnation: otherLife,
         state: 'open',
         up: true,
         bytesSent: bytes,
@@ -83,7 +87,15 @@ const without = (name: string, id: number, state: 'silent' | 'dead' | 'left'): W
   incarnation: 7,
   state,
 });
-const look = (at: number, ...workers: WorkerLook[]): GroupLook => ({ group: 'g', at, epoch: 1, workers });
+/** Reports that do not say when they were made were made at that time. */
+const look = (at: number, ...workers: WorkerLook[]): GroupLook => ({
+  group: 'g',
+  at,
+  epoch: 1,
+  workers: workers.map((worker) =>
+    worker.report?.at === 0 ? { ...worker, report: { ...worker.report, at } } : worker,
+  ),
+});
 
 describe('a history', () => {
   it('makes rates of counters, over the time that really passed', () => {
@@ -101,6 +113,35 @@ describe('a history', () => {
       meanMs: 2,
     });
     expect(history.past.totals.map(({ calls }) => calls)).toEqual([0, 25]);
+  });
+
+  it('makes rates by the time between the reports, however long another worker held up the looks', () => {
+    const history = new History(1_000);
+    // The looks are over when whoever does not answer is given up; the reports were made at their beginning.
+    history.add(look(1_000, up('a', 0, { sent: 100, at: 1_000 }), up('b', 1)));
+    const slow = history.add(look(5_000, up('a', 0, { sent: 200, at: 2_000 }), without('b', 1, 'silent')));
+    expect(slow.totals.calls).toBe(100);
+    const quick = history.add(look(6_000, up('a', 0, { sent: 600, at: 6_000 }), up('b', 1)));
+    expect(quick.totals.calls).toBe(100);
+  });
+
+  it('counts the calls to a worker that comes back from nothing', () => {
+    const history = new History(1_000);
+    history.add(look(1_000, up('a', 0), up('b', 1)));
+    history.add(look(2_000, up('a', 0, { bytes: 900, toOther: [100, 0, 100] }), up('b', 1)));
+    const again = up('a', 0, { bytes: 40, toOther: [4, 1, 8], otherLife: 8 });
+    const [link] = history.add(look(3_000, again, { ...up('b', 1), incarnation: 8 })).links;
+    expect(history.past.notes.map(({ kind, text }) => [kind, text])).toEqual([['lost', 'b ended and joined again']]);
+    expect(link).toMatchObject({ from: 'a', to: 'b', calls: 4, errors: 1, bytes: 40, meanMs: 2 });
+  });
+
+  it('puts calls on the clock of whoever looks', () => {
+    const history = new History(1_000);
+    const call = { n: 1, to: 'b', method: 'f', kind: 'sync', startedAt: 40_000, durationMs: 1, error: 'peer-died' };
+    const ahead = { ...up('a', 0, { recent: [call] }), clockAheadMs: 30_000 };
+    const { calls, notes } = history.add(look(10_100, ahead));
+    expect(calls.map(({ at }) => at)).toEqual([10_000]);
+    expect(notes.map(({ at }) => at)).toEqual([10_001]);
   });
 
   it('does not take a worker that misses a look for an empty one', () => {

@@ -42,12 +42,10 @@ export class History {
   add(look: GroupLook): Snapshot {
     const { before } = this;
     this.before = look;
-    const workers = this.everybody(look).map((worker) =>
-      workerSnapshot(worker, this.said.get(memberKey(worker)), look.at),
-    );
+    const workers = this.everybody(look).map((worker) => workerSnapshot(worker, this.said.get(memberKey(worker))));
     const names = new Set(workers.map(({ name }) => name));
     const links = reportsOf(look)
-      .flatMap((report) => linksOf(report, this.said.get(memberKey(report)), look.at))
+      .flatMap((report) => linksOf(report, this.said.get(memberKey(report))))
       .filter(({ to }) => names.has(to));
     this.remember(look);
     const calls = callsOf(look);
@@ -78,8 +76,8 @@ export class History {
     const present = new Set(look.workers.filter(({ state }) => state === 'up' || state === 'silent').map(memberKey));
     for (const member of this.said.keys()) if (!present.has(member)) this.said.delete(member);
     for (const report of reportsOf(look)) {
-      const { sessions, metrics, upMs, rssBytes } = report;
-      this.said.set(memberKey(report), { report: { sessions, metrics, upMs, rssBytes }, at: look.at });
+      const { at, sessions, metrics, upMs, rssBytes } = report;
+      this.said.set(memberKey(report), { report: { at, sessions, metrics, upMs, rssBytes } });
     }
   }
 
@@ -106,22 +104,23 @@ function latestOf(gone: readonly WorkerLook[]): readonly WorkerLook[] {
 
 interface Said {
   /** What the next look is compared with; lists of calls and references may be long. */
-  readonly report: Pick<WorkerReport, 'sessions' | 'metrics' | 'upMs' | 'rssBytes'>;
-  readonly at: number;
+  readonly report: Pick<WorkerReport, 'at' | 'sessions' | 'metrics' | 'upMs' | 'rssBytes'>;
 }
 
-/** The time since then, in seconds. */
-function since(last: Said | undefined, now: number): number {
-  return last === undefined ? Infinity : Math.max((now - last.at) / 1000, 0.001);
+/**
+ * The time between two reports of a worker in seconds, by its own clock: how long a look took, which one that stands still makes long, and
+ * when it was over, is nothing to it.
+ */
+function since(last: Said | undefined, report: WorkerReport): number {
+  return last === undefined ? Infinity : Math.max((report.at - last.report.at) / 1000, 0.001);
 }
 
-function workerSnapshot(worker: WorkerLook, last: Said | undefined, now: number): WorkerSnapshot {
+function workerSnapshot(worker: WorkerLook, last: Said | undefined): WorkerSnapshot {
   const { report } = worker;
-  const seconds = since(last, now);
   const rate = (pick: (metrics: WorkerReport['metrics']) => number): number =>
     report === undefined || last === undefined
       ? 0
-      : Math.max(0, pick(report.metrics) - pick(last.report.metrics)) / seconds;
+      : Math.max(0, pick(report.metrics) - pick(last.report.metrics)) / since(last, report);
   // Whoever is only slow to answer still has what it had.
   const known = report ?? (worker.state === 'silent' ? last?.report : undefined);
   const { metrics } = known ?? {};
@@ -148,21 +147,22 @@ function workerSnapshot(worker: WorkerLook, last: Said | undefined, now: number)
   };
 }
 
-function linksOf(report: WorkerReport, last: Said | undefined, now: number): LinkSnapshot[] {
-  const seconds = since(last, now);
-  const before = new Map(last?.report.sessions.map((session) => [`${session.name}#${session.incarnation}`, session]));
+function linksOf(report: WorkerReport, last: Said | undefined): LinkSnapshot[] {
+  const seconds = since(last, report);
+  const before = new Map(last?.report.sessions.map((session) => [memberKey(session), session]));
   return report.sessions.map((session) => {
-    const earlier = before.get(`${session.name}#${session.incarnation}`);
+    const earlier = before.get(memberKey(session));
     const ended = (session.calls?.calls ?? 0) - (earlier?.calls?.calls ?? 0);
     const failed = (session.calls?.errors ?? 0) - (earlier?.calls?.errors ?? 0);
     const spentMs = (session.calls?.totalMs ?? 0) - (earlier?.calls?.totalMs ?? 0);
+    const bytes = session.bytesSent - (earlier?.bytesSent ?? 0);
     return {
       from: report.name,
       to: session.name,
       up: session.up,
       calls: Math.max(0, ended) / seconds,
       errors: Math.max(0, failed) / seconds,
-      bytes: earlier === undefined ? 0 : Math.max(0, session.bytesSent - earlier.bytesSent) / seconds,
+      bytes: Math.max(0, bytes) / seconds,
       meanMs: ended > 0 ? spentMs / ended : 0,
     };
   });
@@ -183,13 +183,13 @@ function totalsOf(look: GroupLook, workers: readonly WorkerSnapshot[], links: re
 }
 
 function callsOf(look: GroupLook): CallSnapshot[] {
-  return reportsOf(look)
-    .flatMap((report) =>
-      (report.recent ?? []).map(({ to, method, startedAt, durationMs, error }) => ({
-        from: report.name,
+  return look.workers
+    .flatMap(({ name, report, clockAheadMs = 0 }) =>
+      (report?.recent ?? []).map(({ to, method, startedAt, durationMs, error }) => ({
+        from: name,
         to,
         method,
-        at: startedAt,
+        at: startedAt - clockAheadMs,
         ms: durationMs,
         error,
       })),
@@ -220,15 +220,20 @@ const CHANGES: Readonly<Record<WorkerLook['state'], readonly [kind: Note['kind']
   left: ['change', 'left'],
 };
 const JOINED = ['change', 'joined'] as const;
+/** Its earlier life was over between two looks. */
+const REPLACED = ['lost', 'ended and joined again'] as const;
 
 /** Workers that came, went, fell silent or answer again. */
 function changes(before: GroupLook | undefined, look: GroupLook): Note[] {
   if (before === undefined) return [];
   const earlier = new Map(before.workers.map((worker) => [`${worker.name}#${worker.incarnation}`, worker.state]));
+  const members = before.workers.filter(({ state }) => state === 'up' || state === 'silent');
+  const here = new Set(members.map(({ name }) => name));
   return look.workers.flatMap(({ name, incarnation, state }): Note[] => {
     const was = earlier.get(`${name}#${incarnation}`);
     if (was === state) return [];
-    const [kind, text] = state === 'up' && was === undefined ? JOINED : CHANGES[state];
+    const isNew = state === 'up' && was === undefined;
+    const [kind, text] = isNew ? (here.has(name) ? REPLACED : JOINED) : CHANGES[state];
     return [{ at: look.at, kind, text: `${name} ${text}` }];
   });
 }

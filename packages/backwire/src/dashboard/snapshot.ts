@@ -42,7 +42,7 @@ export interface CallSnapshot {
   readonly from: string;
   readonly to: string;
   readonly method: string;
-  /** Milliseconds since the epoch, on the caller's clock. */
+  /** Milliseconds since the epoch, on the clock of whoever looks. */
   readonly at: number;
   readonly ms: number;
   readonly error: string | undefined;

@@ -17,7 +17,7 @@ export interface RecentCall {
   readonly error?: string;
 }
 
-/** What went to one worker since the watching began. */
+/** What went to one worker, in its present life, since the watching began. */
 export interface PeerCalls {
   readonly calls: number;
   readonly errors: number;
@@ -27,7 +27,8 @@ export interface PeerCalls {
 export class CallLog implements CallObserver {
   private readonly ring: RecentCall[] = [];
   private last = 0;
-  private readonly byPeer = new Map<string, { calls: number; errors: number; totalMs: number }>();
+  /** By session: a worker that comes back begins anew, and nothing stays of those who are gone. */
+  private readonly byPeer = new WeakMap<object, { calls: number; errors: number; totalMs: number }>();
 
   settled(call: ObservedCall, error: unknown): void {
     const durationMs = performance.now() - call.startedAt;
@@ -42,9 +43,8 @@ export class CallLog implements CallObserver {
       durationMs,
       ...(error === undefined ? {} : { error: errorName(error) }),
     };
-    let sums = this.byPeer.get(to);
-    // As many as there are peers; a group has a bound of its own.
-    if (sums === undefined) this.byPeer.set(to, (sums = { calls: 0, errors: 0, totalMs: 0 }));
+    let sums = this.byPeer.get(call.peer);
+    if (sums === undefined) this.byPeer.set(call.peer, (sums = { calls: 0, errors: 0, totalMs: 0 }));
     sums.calls++;
     if (error !== undefined) sums.errors++;
     sums.totalMs += durationMs;
@@ -61,7 +61,7 @@ export class CallLog implements CallObserver {
     return found;
   }
 
-  sums(peer: string): PeerCalls | undefined {
+  sums(peer: ObservedCall['peer']): PeerCalls | undefined {
     return this.byPeer.get(peer);
   }
 }

@@ -121,6 +121,22 @@ describe('a look', () => {
     expect(report(await inspector.look({ recent: true }), 'w0').recent).toEqual([]);
   });
 
+  it('counts calls to a worker that comes back from nothing', async () => {
+    const store = `memory://inspection-${++groups}`;
+    const start = (name: string): Promise<RpcAgent> => createAgent({ name, membership: 'dynamic', store });
+    agents.push(await start('a'), await start('b'));
+    const inspector = await look({ endpoint: store });
+    await inspector.look({ recent: true });
+    for (let i = 0; i < 5; i++) await at(0).run(() => rpcSync('b', double, [i]));
+    await agents.pop()?.shutdown();
+    agents.push(await start('b'));
+    await until(() => at(0).debugInfo()['agent.peers'] === 1, 'the return');
+    await at(0).run(() => rpcSync('b', double, [1]));
+    const seen = await inspector.look({ recent: true });
+    expect(report(seen, 'a').sessions).toMatchObject([{ name: 'b', calls: { calls: 1, errors: 0 } }]);
+    expect(seen.workers.map(({ clockAheadMs }) => clockAheadMs)).toEqual([0, 0]);
+  });
+
   it('says that a worker died, and which one left', async () => {
     const store = `memory://inspection-${++groups}`;
     const start = (name: string): Promise<RpcAgent> => createAgent({ name, membership: 'dynamic', store });

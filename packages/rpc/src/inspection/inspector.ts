@@ -38,6 +38,8 @@ export interface WorkerLook {
   readonly pid?: number;
   readonly host?: string;
   readonly report?: WorkerReport;
+  /** How far its time of day is ahead of this process's, at least, in milliseconds; 0 where they may agree. With a report. */
+  readonly clockAheadMs?: number;
   readonly error?: string;
 }
 
@@ -161,10 +163,12 @@ export class Inspector {
         place.seen = 0;
       }
       const question = recent ? ({ ask: 'report', recent: place.seen } as const) : ({ ask: 'report' } as const);
+      const asked = Date.now();
       const { report: answer } = await place.visit.ask(question);
       const report = readReport(answer, member);
+      const clockAheadMs = outside(report.at, asked, Date.now());
       place.seen = report.recent?.at(-1)?.n ?? place.seen;
-      return { ...about, state: 'up', report };
+      return { ...about, state: 'up', report, clockAheadMs };
     } catch (error) {
       return { ...about, state: 'silent', error: error instanceof Error ? error.message : String(error) };
     }
@@ -195,6 +199,14 @@ export class Inspector {
     }
   }
 }
+
+/** How far `at` is from the time between `from` and `to`. */
+function outside(at: number, from: number, to: number): number {
+  return at < from ? Math.min(0, at - from + CLOCK_STEP_MS) : Math.max(0, at - to - CLOCK_STEP_MS);
+}
+
+/** Whole milliseconds here, and a clock there that goes on where the day's is corrected. */
+const CLOCK_STEP_MS = 5;
 
 type How = Omit<VisitOptions, 'group'>;
 

@@ -14,7 +14,7 @@ export interface SessionReport extends PeerMetrics {
   readonly state: string;
   /** How it is connected: 'unix', 'tcp', 'tls' …; undefined without a link. */
   readonly transport?: string;
-  /** Calls to it since the watching began; only while somebody watches. */
+  /** Calls to it, in this life, since the watching began; only while somebody watches. */
   readonly calls?: PeerCalls;
 }
 
@@ -101,7 +101,7 @@ export function reportOf(agent: AgentParts, log?: { readonly calls: CallLog; rea
 /** @param peer undefined for a member that this worker has not had to do with. */
 function sessionOf(member: Member, peer: Peer | undefined, log: CallLog | undefined): SessionReport {
   const { worker, incarnation } = member;
-  const calls = log?.sums(worker.name);
+  const calls = peer === undefined ? undefined : log?.sums(peer);
   const transport = peer?.link?.connection.kind;
   return {
     ...peerMetrics(member, peer),
