@@ -7,6 +7,8 @@ const MAX_DRAWN = 4000;
 /** Colours, and rows within the row of a caller: one for each callee, as far as they go. */
 const COLOURS = 6;
 const THIN = 7;
+/** Callers from which all calls of one share a row. */
+const MANY = 16;
 /** Pixels from which a bar says which call it is. */
 const WIDE = 5;
 const LABEL = 110;
@@ -74,18 +76,20 @@ export class Timeline {
 
   draw(workers, now) {
     const width = Math.max(this.element.clientWidth, 400);
-    const rows = Math.min(Math.max(workers.length, 2), COLOURS);
-    this.lane = rows * THIN + 10;
+    this.rows = workers.length > MANY ? 1 : Math.min(Math.max(workers.length, 2), COLOURS);
+    this.lane = this.rows * THIN + 10;
     const height = workers.length * this.lane + 20;
     const x = (at) => LABEL + ((at - (now - this.spanMs)) / this.spanMs) * (width - LABEL - 8);
     this.element.setAttribute('viewBox', `0 0 ${width} ${height}`);
     this.element.setAttribute('height', String(height));
-    this.element.setAttribute('aria-label', `${this.calls.length} calls ended lately`);
+    this.element.setAttribute('aria-label', `${this.calls.length} calls that ended lately`);
     const parts = [hatch()];
     workers.forEach((name, row) => {
       const y = (row + 0.5) * this.lane;
       const label = svg('text', { class: 'label', x: 0, y: y + 4 });
-      label.textContent = name.length > 15 ? `${name.slice(0, 14)}…` : name;
+      const title = svg('title');
+      title.textContent = name;
+      label.append(title, name.length > 13 ? `${name.slice(0, 12)}…` : name);
       parts.push(
         svg('rect', {
           class: 'lane',
@@ -122,7 +126,7 @@ export class Timeline {
       const callee = Math.max(workers.indexOf(call.to), 0) % COLOURS;
       const left = Math.max(x(call.at), LABEL);
       const width = Math.max(x(call.at + call.ms) - left, 2);
-      const y = row * this.lane + 5 + callee * THIN;
+      const y = row * this.lane + 5 + (callee % this.rows) * THIN;
       if (width >= WIDE || call.error !== undefined) wide.push(bar(call, callee, left, y, width));
       else
         narrow.set(

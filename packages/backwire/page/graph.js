@@ -4,10 +4,17 @@ import { bytes, compact, svg, time } from './charts.js';
 const WIDTH = 800;
 const HEIGHT = 470;
 const MIDDLE = HEIGHT / 2;
+/** Workers from which there is no room for names and numbers: whoever points at a disc is told, and the table has all. */
+const CROWDED = 25;
+/** Ways from which nothing moves. */
+const STILL = 80;
+/** Units from one disc to the next, if there were one worker: the way around the ellipse. */
+const AROUND = 1_400;
 
 /** Draws workers on an ellipse, by id, and what goes between them. What stays is changed in place, so that it can be pointed at. */
 export class Graph {
   constructor(element) {
+    this.element = element;
     this.links = svg('g');
     this.workers = svg('g');
     this.byName = new Map();
@@ -16,7 +23,11 @@ export class Graph {
 
   draw(workers, links) {
     const places = placesOf(workers);
-    const radius = workers.length > 16 ? 18 : workers.length > 8 ? 26 : 34;
+    const crowded = workers.length >= CROWDED;
+    const roomy = workers.length > 16 ? 18 : workers.length > 8 ? 26 : 34;
+    const radius = crowded ? Math.max(3, Math.min(roomy, (AROUND / workers.length) * 0.4)) : roomy;
+    this.element.classList.toggle('crowded', crowded);
+    this.element.classList.toggle('still', links.length >= STILL);
     this.links.replaceChildren(...links.flatMap((link) => linkParts(link, places, radius, workers.length)));
     const gone = new Set(this.byName.keys());
     for (const worker of workers) {
@@ -26,7 +37,7 @@ export class Graph {
         this.byName.set(worker.name, (disc = new Disc(worker.name)));
         this.workers.append(disc.element);
       }
-      disc.update(worker, places.get(worker.name), radius);
+      disc.update(worker, places.get(worker.name), radius, crowded);
     }
     for (const name of gone) {
       this.byName.get(name).element.remove();
@@ -136,7 +147,7 @@ class Disc {
     this.name.textContent = name.length > 20 ? `${name.slice(0, 19)}…` : name;
   }
 
-  update({ name, state, made, handled, sent, received, rrefs }, { x, y }, radius) {
+  update({ name, state, made, handled, sent, received, rrefs }, { x, y }, radius, crowded) {
     const alive = state !== 'dead' && state !== 'left';
     const said = alive
       ? `${name}, ${state}: makes ${compact(made)} and handles ${compact(handled)} calls a second, sends ${bytes(sent)} and receives ${bytes(received)} a second, owns ${rrefs} references`
@@ -146,6 +157,8 @@ class Disc {
     this.element.setAttribute('aria-label', said);
     this.title.textContent = said;
     this.circle.setAttribute('r', radius);
+    for (const text of [this.inside, this.unit, this.name, this.bytes])
+      text.setAttribute('display', crowded ? 'none' : 'inline');
     this.inside.setAttribute('y', alive ? 0 : 5);
     this.inside.textContent = alive ? compact(made + handled) : state;
     this.unit.textContent = alive ? 'calls/s' : '';

@@ -68,7 +68,12 @@ function drawTotals() {
     const values = totals.map((each) => each[key]);
     const now = values.at(-1) ?? 0;
     tile.querySelector('output').textContent = FORMATS[key](now);
-    spark(tile.querySelector('.spark'), values, `from ${FORMATS[key](values[0] ?? 0)} to ${FORMATS[key](now)}`);
+    const title = tile.querySelector('h2').textContent;
+    spark(
+      tile.querySelector('.spark'),
+      values,
+      `${title}: from ${FORMATS[key](values[0] ?? 0)} to ${FORMATS[key](now)}`,
+    );
   }
 }
 
@@ -97,6 +102,10 @@ function draw(snapshot) {
   totals = [...totals, snapshot.totals].slice(-MAX_POINTS);
   drawTotals();
   graph.draw(snapshot.workers, snapshot.links);
+  const { links, linkCount } = snapshot;
+  byId('ways').hidden = links.length === linkCount;
+  byId('ways').textContent = `the busiest ${links.length} of ${linkCount} ways`;
+  if (snapshot.callsLeftOut) byId('part').hidden = false;
   const names = snapshot.workers.map(({ name }) => name);
   timeline.add(snapshot.calls, names, snapshot.at);
   for (const each of snapshot.notes) note(each);
@@ -116,6 +125,10 @@ function listen() {
   });
   events.addEventListener('look', ({ data }) => draw(JSON.parse(data)));
   events.addEventListener('lost', ({ data }) => say('lost', `the group cannot be reached: ${JSON.parse(data).text}`));
+  events.addEventListener('replaced', () => {
+    events.close();
+    say('lost', 'too many pages of this dashboard are open, and this was the oldest: reload it to go on');
+  });
   events.onerror = () => say('lost', 'the command has ended or cannot be reached');
 }
 
@@ -123,11 +136,13 @@ function listen() {
 function themes() {
   const light = matchMedia('(prefers-color-scheme: light)');
   const apply = (theme) => (document.documentElement.dataset.theme = theme);
-  apply(light.matches ? 'light' : 'dark');
-  light.addEventListener('change', () => apply(light.matches ? 'light' : 'dark'));
-  byId('theme').addEventListener('click', () =>
-    apply(document.documentElement.dataset.theme === 'light' ? 'dark' : 'light'),
-  );
+  const follow = () => apply(light.matches ? 'light' : 'dark');
+  follow();
+  light.addEventListener('change', follow);
+  byId('theme').addEventListener('click', () => {
+    light.removeEventListener('change', follow);
+    apply(document.documentElement.dataset.theme === 'light' ? 'dark' : 'light');
+  });
 }
 
 byId('span').textContent = String(SECONDS);

@@ -9,6 +9,8 @@ export function fill(table, caption, columns, rows) {
   const empty = document.querySelector(`.empty[data-for="${table.id}"]`);
   if (empty !== null) empty.hidden = rows.length > 0;
   table.hidden = rows.length === 0;
+  // A place to scroll without anything in it is no stop on the way through the page.
+  table.parentElement.hidden = table.hidden;
   if (table.tBodies.length === 0) build(table, caption, columns);
   const [body] = table.tBodies;
   while (body.rows.length > rows.length) body.lastElementChild.remove();

@@ -34,11 +34,12 @@ describe.skipIf(CHROMIUM === undefined)('the dashboard in a browser', { timeout:
     command = new TestCluster({ program: cli, worldSize: 1, args: ['dashboard', endpoint, '--interval', '0.5'], env });
     url = /http:\S+/.exec(await command.worker(0).line(/http:/))?.[0] ?? '';
     browser = await chromium.launch(chromiumOptions);
-    page = await browser.newPage({
+    const context = await browser.newContext({
       viewport: { width: 1400, height: 1180 },
       colorScheme: 'dark',
       deviceScaleFactor: 1,
     });
+    page = await context.newPage();
     page.on('request', (request) => requests.push(request.url()));
     page.on('console', (message) => {
       if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text());
@@ -131,6 +132,12 @@ describe.skipIf(CHROMIUM === undefined)('the dashboard in a browser', { timeout:
         await graphic.getAttribute('aria-label'),
         await graphic.evaluate((element) => element.outerHTML.slice(0, 90)),
       ).toBeTruthy();
+    // A list stays a list, and nothing that changes every second is read out.
+    expect(await page.getByRole('log', { name: 'Errors and changes' }).getByRole('list').count()).toBe(1);
+    expect(await page.locator('output:not([aria-live="off"])').count()).toBe(0);
+    // Whatever scrolls can be scrolled by keyboard.
+    for (const place of await page.locator('.scroll:visible, .notes').all())
+      expect(await place.evaluate((element: HTMLElement) => element.tabIndex)).toBe(0);
     const said = await page.locator('#graph .worker[data-worker="worker3"]').getAttribute('aria-label');
     expect(said).toBe('worker3, dead');
     const themes = new Set<string | undefined>();
@@ -164,6 +171,21 @@ describe.skipIf(CHROMIUM === undefined)('the dashboard in a browser', { timeout:
     expect(page_.headers.get('content-security-policy')).not.toContain('unsafe');
     expect((await fetch(`${url}..%2fpackage.json`)).status).toBe(404);
     expect((await fetch(url, { method: 'POST' })).status).toBe(405);
+  });
+
+  it('lets as many tabs be opened as one likes, and tells the oldest that it is one too many', async () => {
+    const tabs = await Promise.all(Array.from({ length: 5 }, () => page.context().newPage()));
+    try {
+      for (const tab of tabs) {
+        await tab.goto(url, WAIT);
+        await tab.locator('#graph .worker').nth(3).waitFor(WAIT);
+      }
+      await until('the notice', async () => (await page.locator('#status').innerText()).includes('reload it'));
+      await page.reload(WAIT);
+      await page.locator('#graph .worker').nth(3).waitFor(WAIT);
+    } finally {
+      await Promise.all(tabs.map((tab) => tab.close()));
+    }
   });
 
   it('says so when the command has ended', async () => {

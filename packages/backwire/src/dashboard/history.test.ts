@@ -195,6 +195,28 @@ describe('a history', () => {
     }
   });
 
+  it('spreads the calls that it draws over all of the time, and shows the busiest ways', () => {
+    const history = new History(1_000);
+    const call = { to: 'w1', method: 'f', kind: 'sync', durationMs: 1 };
+    const recent = Array.from({ length: 900 }, (_, i) => ({ ...call, n: i + 1, startedAt: i }));
+    const names = Array.from({ length: 30 }, (_, i) => `w${i}`);
+    const group = names.map((name, id) => {
+      const worker = up(name, id, { recent: id === 0 ? recent : [] });
+      const [session] = worker.report?.sessions ?? [];
+      const sessions = names
+        .map((to, i) => ({ ...session, name: to, calls: { calls: id + i, errors: 0, totalMs: 0 } }))
+        .filter((_, i) => i !== id);
+      return { ...worker, report: { ...worker.report, sessions } } as WorkerLook;
+    });
+    history.add(look(0, ...names.map((name, id) => up(name, id))));
+    const { calls, callsLeftOut, links, linkCount } = history.add(look(1_000, ...group));
+    expect([calls.length, callsLeftOut, links.length, linkCount]).toEqual([200, true, 300, 870]);
+    for (let i = 1; i < calls.length; i++)
+      expect((calls[i]?.at ?? 0) - (calls[i - 1]?.at ?? 0)).toBeGreaterThanOrEqual(4);
+    expect(links[0]?.calls).toBe(57);
+    expect(Math.min(...links.map((link) => link.calls))).toBeGreaterThan(30);
+  });
+
   it('does not forget who died for many calls that fail', () => {
     const history = new History(1_000);
     history.add(look(0, up('a', 0), up('b', 1)));
@@ -218,7 +240,8 @@ describe('a history', () => {
       ...(i % 2 === 0 ? {} : { error: 'peer-died' }),
     }));
     const snapshot = history.add(look(1_000, up('a', 0, { recent })));
-    expect(snapshot.calls).toHaveLength(300);
+    expect(snapshot).toMatchObject({ callsLeftOut: true, links: [], linkCount: 0 });
+    expect(snapshot.calls).toHaveLength(200);
     expect(snapshot.notes).toHaveLength(100);
     expect(snapshot.notes.at(-1)).toEqual({ at: 300, kind: 'error', text: 'a → b f: peer-died' });
     expect(history.past.notes).toHaveLength(100);

@@ -1,7 +1,14 @@
 /** @file Looks at a group, one after the other, made into what changed between them: rates, new failures, workers that came and went. */
 import type { GroupLook, WorkerLook, WorkerReport } from '@backwire/rpc/internal';
 import { contextsOf, reportsOf, rrefsOf } from '../inspect/details.ts';
-import { MAX_CALLS_PER_SNAPSHOT, MAX_GONE, MAX_HISTORY, MAX_NOTES, MAX_ROWS_PER_SNAPSHOT } from '../inspect/limits.ts';
+import {
+  MAX_CALLS_PER_SECOND,
+  MAX_GONE,
+  MAX_LINKS_PER_SNAPSHOT,
+  MAX_HISTORY,
+  MAX_NOTES,
+  MAX_ROWS_PER_SNAPSHOT,
+} from '../inspect/limits.ts';
 import type {
   CallSnapshot,
   Snapshot,
@@ -46,9 +53,10 @@ export class History {
     const names = new Set(workers.map(({ name }) => name));
     const links = reportsOf(look)
       .flatMap((report) => linksOf(report, this.said.get(memberKey(report))))
-      .filter(({ to }) => names.has(to));
+      .filter(({ to, up, calls }) => names.has(to) && (up || calls > 0));
     this.remember(look);
     const calls = callsOf(look);
+    const drawn = spread(calls, Math.ceil((MAX_CALLS_PER_SECOND * this.intervalMs) / 1000));
     const changed = changes(before, look);
     const failed = failures(calls);
     keep(this.changes, changed, MAX_NOTES);
@@ -62,9 +70,11 @@ export class History {
       size: look.size,
       intervalMs: this.intervalMs,
       workers,
-      links,
+      links: busiest(links),
+      linkCount: links.length,
       totals,
-      calls: calls.slice(-MAX_CALLS_PER_SNAPSHOT),
+      calls: drawn,
+      callsLeftOut: drawn.length < calls.length,
       open: openOf(look),
       rrefs: rrefsOf(look).slice(0, MAX_ROWS_PER_SNAPSHOT),
       contexts: contextsOf(look).slice(0, MAX_ROWS_PER_SNAPSHOT),
@@ -195,6 +205,31 @@ function callsOf(look: GroupLook): CallSnapshot[] {
       })),
     )
     .sort((a, b) => a.at - b.at);
+}
+
+/** So many of the ways, those with the most calls. */
+function busiest(links: readonly LinkSnapshot[]): readonly LinkSnapshot[] {
+  if (links.length <= MAX_LINKS_PER_SNAPSHOT) return links;
+  return [...links].sort((a, b) => b.calls - a.calls).slice(0, MAX_LINKS_PER_SNAPSHOT);
+}
+
+/** So many of the calls, evenly: a piece without any would look like a rest. Failed ones have up to half of the room. */
+function spread(calls: readonly CallSnapshot[], most: number): readonly CallSnapshot[] {
+  if (calls.length <= most) return calls;
+  const failed = evenly(
+    calls.filter(({ error }) => error !== undefined),
+    most >> 1,
+  );
+  const others = evenly(
+    calls.filter(({ error }) => error === undefined),
+    most - failed.length,
+  );
+  return [...failed, ...others].sort((a, b) => a.at - b.at);
+}
+
+function evenly<T>(list: readonly T[], most: number): readonly T[] {
+  if (list.length <= most) return list;
+  return Array.from({ length: most }, (_, i) => list[Math.floor((i * list.length) / most)] as T);
 }
 
 function openOf(look: GroupLook): OpenSnapshot[] {

@@ -126,9 +126,13 @@ class Pages {
   }
 
   open(response: ServerResponse): void {
-    if (this.closed || this.all.size >= MAX_PAGES) {
-      response.writeHead(503, HEADERS).end('too many pages are open\n');
+    if (this.closed) {
+      response.writeHead(503, HEADERS).end('the dashboard has ended\n');
       return;
+    }
+    for (const oldest of [...this.all].slice(0, Math.max(0, this.all.size - MAX_PAGES + 1))) {
+      this.all.delete(oldest);
+      oldest.end(eventText('replaced', {}));
     }
     response.writeHead(200, { ...HEADERS, 'content-type': EVENTS_TYPE });
     this.all.add(response);

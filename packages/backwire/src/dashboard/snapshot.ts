@@ -81,9 +81,14 @@ export interface Snapshot {
   readonly size: number | undefined;
   readonly intervalMs: number;
   readonly workers: readonly WorkerSnapshot[];
+  /** The busiest ways, */
   readonly links: readonly LinkSnapshot[];
+  /** and how many there are. */
+  readonly linkCount: number;
   readonly totals: TotalsSnapshot;
   readonly calls: readonly CallSnapshot[];
+  /** Whether more calls ended than are in `calls`, which are spread over all of the time. */
+  readonly callsLeftOut: boolean;
   readonly open: readonly OpenSnapshot[];
   readonly rrefs: readonly OwnedRRef[];
   readonly contexts: readonly ContextRow[];

@@ -14,16 +14,18 @@ export const MIN_INTERVAL_MS = 100;
 export const MAX_SECONDS = 86_400;
 /** Looks whose sums are kept for the charts: five minutes at the default. */
 export const MAX_HISTORY = 300;
-/** Calls of one look that travel to the page. */
-export const MAX_CALLS_PER_SNAPSHOT = 600;
+/** Calls of one second that travel to the page, which draws twenty times as many. */
+export const MAX_CALLS_PER_SECOND = 200;
+/** Ways between workers that travel to the page: a browser draws no more of them a second. */
+export const MAX_LINKS_PER_SNAPSHOT = 300;
 /** References, contexts and open calls of one look that travel to the page. */
 export const MAX_ROWS_PER_SNAPSHOT = 200;
 /** Failed calls and losses of workers that the page is told of when it opens. */
 export const MAX_NOTES = 100;
 /** Workers that are gone and stay on the page: of a group that grows and shrinks for weeks there may be any number. */
 export const MAX_GONE = 100;
-/** Pages open at once. */
-export const MAX_PAGES = 16;
+/** Pages open at once: a browser opens six connections to one address, and one has to be left for a page that is loaded. */
+export const MAX_PAGES = 5;
 /** Bytes that a page has not taken: it is asleep, and is told again when it comes back. */
 export const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
 /** Connections of the page's server at once: pages, their files, and no more. */
