@@ -302,7 +302,7 @@ function nothingStepped(context: LiveContext, { logger }: Autograd): void {
 }
 
 function nothingToStep(contextId: bigint): string {
-  return `step(): no parameter of this optimizer has a gradient in context ${contextId}, so nothing was trained: call forward and backward inside context(), with this context's id; what is called outside of it is not recorded`;
+  return `step(): no parameter of this optimizer has a gradient in context ${contextId}, so nothing was trained: call forward and backward inside context(), with this context's id; what is called outside of it is not recorded, nor in a page what is called after the first await`;
 }
 
 async function allOrLastError<T>(promises: readonly Promise<T>[]): Promise<T[]> {

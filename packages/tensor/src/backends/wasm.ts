@@ -41,6 +41,10 @@ export function openWasm(): Wasm {
   return (opened ??= openNow());
 }
 
+const NOT_STARTED =
+  'the wasm backend of TensorFlow.js did not start: in a page, the .wasm files of @tensorflow/tfjs-backend-wasm have to be where its ' +
+  "setWasmPaths() says, else beside the script, and a content security policy has to allow 'wasm-unsafe-eval'";
+
 /** The same where that is impossible, as in browsers and bundles: by TensorFlow.js's own way, which finds the binary by its URL. */
 export async function loadWasm(): Promise<Backend> {
   if (opened !== undefined) return opened;
@@ -54,7 +58,7 @@ export async function loadWasm(): Promise<Backend> {
   // What did not start would stay TensorFlow.js's first choice, and every function of it would fail.
   const chosen = before || (started ? '' : 'cpu');
   if (chosen) await tf.setBackend(chosen);
-  if (!started || backend === undefined) throw new TensorError('the wasm backend of TensorFlow.js did not start');
+  if (!started || backend === undefined) throw new TensorError(NOT_STARTED);
   return (opened ??= ready(tf, backend as BackendWasm));
 }
 
