@@ -12,6 +12,7 @@ export class Interrupts {
   private readonly listeners = new Set<Interrupted>();
   private undo: (() => void)[] = [];
   private name: NodeJS.Signals | undefined;
+  private failure: { readonly error: unknown } | undefined;
 
   /** An abort of `stop` counts as SIGTERM. */
   constructor(signals: readonly NodeJS.Signals[], stop: AbortSignal) {
@@ -44,6 +45,18 @@ export class Interrupts {
       this.listeners.delete(listener);
       this.letGo();
     };
+  }
+
+  /** Something that the caller gave has failed: ends the launch as SIGTERM does, and the launch then fails with the first such error. */
+  fail(error: unknown): void {
+    if (this.failure !== undefined) return;
+    this.failure = { error };
+    this.came('SIGTERM');
+  }
+
+  /** @throws what `fail` was given. */
+  throwIfFailed(): void {
+    if (this.failure !== undefined) throw this.failure.error;
   }
 
   close(): void {

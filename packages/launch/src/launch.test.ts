@@ -444,6 +444,26 @@ describe('launch', () => {
     expect(alive(mark)).toEqual([]);
   });
 
+  const rejects = async (): Promise<void> => {
+    await Promise.resolve();
+    throw new Error('of a callback');
+  };
+  const throws = (): void => {
+    throw new Error('of a callback');
+  };
+  for (const [what, callbacks] of Object.entries({
+    'onStart that throws': { onStart: throws },
+    'onStart that rejects': { onStart: rejects as () => void },
+    'onGroup that throws': { onGroup: throws },
+    'onGroup that rejects': { onGroup: rejects as () => void },
+  }))
+    for (const membership of ['static', 'dynamic'] as const)
+      it(`fails with the error of an ${what}, and leaves no worker (${membership})`, async () => {
+        const options = { program: worker, args: ['wait', mark], processes: 2, execArgv: ['--import', 'tsx'] };
+        await expect(launch({ ...options, membership, ...callbacks })).rejects.toThrow('of a callback');
+        expect(alive(mark)).toEqual([]);
+      });
+
   it('says of a flag after the program where it goes', async () => {
     const program = join(folder, 'stray.mjs');
     writeFileSync(program, 'console.log(process.argv.slice(2).join(" "));');

@@ -1,6 +1,7 @@
 /** @file Starts a group of workers on this host, watches it, stops it as a whole, and starts it again if asked to. */
 import { accessSync, constants as fsConstants } from 'node:fs';
 import { constants } from 'node:os';
+import { observe } from '@backwire/rpc/internal';
 import { attempt, type AttemptOutcome } from './attempt.ts';
 import { LaunchError, messageOf } from './errors.ts';
 import { openLocalGroup, type GroupRound } from './group-store.ts';
@@ -34,8 +35,8 @@ export interface LaunchResult {
  * the workers outlives the call or this process.
  *
  * @param options the program, how many processes, and what of `backwire run`'s flags is wanted
- * @throws UsageError for impossible options; LaunchError when the program does not exist, the port is taken or logs cannot be written. A failing worker does
- *   not throw: it is in the result.
+ * @throws UsageError for impossible options; LaunchError when the program does not exist, the port is taken or logs cannot be written; what
+ *   `onGroup` or `onStart` throws or rejects with, after the workers were stopped. A failing worker does not throw: it is in the result.
  * @example
  * ```ts compile
  * const { ok, report } = await launch({ program: 'train.ts', processes: 4, maxRestarts: 1 });
@@ -44,21 +45,33 @@ export interface LaunchResult {
  */
 export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   checkGiven(options);
-  const settings = launchSettings(options);
+  const given = launchSettings(options);
   const command = programCommand(options.program, options.args ?? [], {
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...(options.execArgv === undefined ? {} : { execArgv: options.execArgv }),
     ...(options.native === undefined ? {} : { native: options.native }),
   });
-  prepareLogs(settings);
+  prepareLogs(given);
   const reaper = new Reaper();
-  const interrupts = new Interrupts(settings.signals, settings.signal);
+  const interrupts = new Interrupts(given.signals, given.signal);
+  // Asynchronous ones may be given, too: what they reject with is heard, and ends the launch as what is thrown does.
+  const told = <T>(callback: ((value: T) => void) | undefined): ((value: T) => void) | undefined =>
+    callback &&
+    ((value) =>
+      observe(
+        () => callback(value),
+        (error) => interrupts.fail(error),
+      ));
+  const settings = { ...given, onGroup: told(given.onGroup), onStart: told(given.onStart) };
   const run = (round: GroupRound): Promise<AttemptOutcome> =>
     attempt({ ...settings, command, reaper, round, interrupts });
   const alone = settings.nodes === 1 && settings.membership === 'static' && settings.backend === 'hosted';
   try {
-    if (alone) return await onThisHost(settings, command, run);
-    return await overHosts({ ...settings, signal: interrupts.signal }, command, run, interrupts);
+    const result = alone
+      ? await onThisHost(settings, command, run)
+      : await overHosts({ ...settings, signal: interrupts.signal }, command, run, interrupts);
+    interrupts.throwIfFailed();
+    return result;
   } finally {
     interrupts.close();
     reaper.close();

@@ -67,8 +67,9 @@ export interface LaunchOptions {
   tee?: StreamsOf;
   /** Where those files go: `<logDir>/<runId>/attempt_<n>/<rank>/stdout.log`, which are appended to. Needed with `redirects` or `tee`. */
   logDir?: string;
-  /** Where the workers' output goes. @default process.stdout and process.stderr */
+  /** Where the workers' standard output goes, a line at a time behind their labels. @default process.stdout */
   stdout?: Writable;
+  /** Where their standard error goes, and what the launcher itself has to say. @default process.stderr */
   stderr?: Writable;
   /** Signals of this process that are passed on and end the run. @default SIGTERM, SIGINT, SIGHUP, SIGQUIT */
   signals?: readonly NodeJS.Signals[];
@@ -80,8 +81,11 @@ export interface LaunchOptions {
   execArgv?: readonly string[];
   /** Where the workers run. @default process.cwd() */
   cwd?: string;
-  /** Told of the address of the group each time its workers start: for `store`, `backwire inspect` and `backwire dashboard`. */
+  /**
+   * Told of the address of the group each time its workers start: for `store`, `backwire inspect` and `backwire dashboard`. What it throws
+   * or rejects with stops the group, and `launch` fails with it; it is not waited for.
+   */
   onGroup?: (address: string) => void;
-  /** Told of every worker that starts. */
+  /** Told of every worker that starts. What it throws or rejects with stops the group, and `launch` fails with it; it is not waited for. */
   onStart?: (worker: StartedWorker) => void;
 }
