@@ -41,6 +41,7 @@ export {
   checkTimeoutMs,
   refuseUnknown,
 } from './base/options.ts';
+export { observe } from './base/observe.ts';
 export { bare, show } from './base/shown.ts';
 export { checkShutdown } from './base/shutdown-options.ts';
 export { LOGGER_METHODS } from './agent/rpc-options.ts';

@@ -4,12 +4,13 @@ import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
 import type { AgentEvents } from '../base/rpc-agent.ts';
 import { invalidArgument, RpcError } from '../base/errors.ts';
 import { MAX_EVENT_LISTENERS } from '../base/limits.ts';
+import { observe } from '../base/observe.ts';
 import { checkSignal, show } from '../base/options.ts';
 import { warn } from '../base/platform.ts';
 
 const EVENTS = optionNames<AgentEvents>()('peer-suspect peer-down peer-joined peer-left peer-reconnected fenced error');
 
-type Listener = (value: never) => void;
+type Listener = (value: never) => unknown;
 
 function unknownEvent(name: unknown): RpcError {
   const near = typeof name === 'string' ? nearestName(name, EVENTS) : undefined;
@@ -35,7 +36,7 @@ export class EventHub {
         'resource-exhausted',
         `more than ${MAX_EVENT_LISTENERS} listeners of '${event}': end each with what on() returned, or with a signal`,
       );
-    const entry = (value: never): void => listener(value);
+    const entry = (value: never): unknown => listener(value);
     const off = (): void => {
       list.delete(entry);
       if (signal !== undefined) unwatchAbort(signal, off);
@@ -46,22 +47,24 @@ export class EventHub {
     return off;
   }
 
-  /** Tells every listener, outside of whatever call is running; what one throws becomes an 'error' event. */
+  /** Tells every listener, outside of whatever call is running; what one throws, or rejects with, becomes an 'error' event. */
   emit<E extends keyof AgentEvents>(event: E, value: AgentEvents[E]): void {
     const list = this.listeners.get(event);
     if (list === undefined || list.size === 0) {
-      if (event === 'error') warn(value instanceof Error ? value : String(value));
+      if (event === 'error') warnOf(value);
       return;
     }
     runAtRoot(() => {
       for (const listener of [...list]) {
-        try {
-          listener(value as never);
-        } catch (error) {
-          if (event === 'error') warn(error instanceof Error ? error : String(error));
-          else this.emit('error', error);
-        }
+        observe(
+          () => listener(value as never),
+          (error) => (event === 'error' ? warnOf(error) : this.emit('error', error)),
+        );
       }
     });
   }
+}
+
+function warnOf(error: unknown): void {
+  warn(error instanceof Error ? error : String(error));
 }

@@ -1,10 +1,11 @@
 /** @file Who waits for forks: until they are confirmed or failed, and for the death of their owner. */
 import type { Logger } from '@backwire/rpc';
+import { observe } from '@backwire/rpc/internal';
 import type { UserFork } from '../protocol/user-table.ts';
 
 export class ForkWatchers {
   private readonly confirmations = new Map<UserFork, (() => void)[]>();
-  private readonly deathListeners = new Map<UserFork, Set<() => void>>();
+  private readonly deathListeners = new Map<UserFork, Set<() => unknown>>();
   private readonly logger: Pick<Logger, 'error'>;
 
   constructor(logger: Pick<Logger, 'error'>) {
@@ -35,7 +36,7 @@ export class ForkWatchers {
     }
     const listeners = this.deathListeners.get(fork) ?? new Set();
     // One entry a registration: the same function may listen twice.
-    const entry = (): void => listener();
+    const entry = (): unknown => listener();
     this.deathListeners.set(fork, listeners.add(entry));
     return () => void listeners.delete(entry);
   }
@@ -58,11 +59,7 @@ export class ForkWatchers {
     });
   }
 
-  private tell(listener: () => void): void {
-    try {
-      listener();
-    } catch (error) {
-      this.logger.error({ error }, 'a listener for the death of an owner failed');
-    }
+  private tell(listener: () => unknown): void {
+    observe(listener, (error) => this.logger.error({ error }, 'a listener for the death of an owner failed'));
   }
 }
