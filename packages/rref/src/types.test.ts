@@ -68,6 +68,20 @@ it('a method with several signatures has all of them', () => {
   expectTypeOf(through).toBeFunction();
 });
 
+it('a parameter without a type is unknown, and not whatever a caller likes', () => {
+  const echo = rpcFunction('types/echo', (x, n: number) => [x, n] as const);
+  expectTypeOf(echo).parameters.toEqualTypeOf<[x: unknown, n: number]>();
+  expectTypeOf(echo).returns.toEqualTypeOf<readonly [unknown, number]>();
+  const first = rpcFunction('types/first', <T>(list: readonly T[]): T | undefined => list[0]);
+  expectTypeOf(first([1])).toEqualTypeOf<number | undefined>();
+  const narrow = rpcFunction('types/narrow', async (x: Tensor, kind: 'a' | 'b' = 'a') => [x, kind] as const);
+  expectTypeOf<Parameters<typeof narrow>[1]>().toEqualTypeOf<'a' | 'b' | undefined>();
+  const through = (): unknown =>
+    // @ts-expect-error -- nothing is known of it
+    rpcFunction('types/unknown', (x) => x.length);
+  expectTypeOf(through).toBeFunction();
+});
+
 it('what a generator yields is left nowhere', () => {
   const counts = rpcFunction('types/counts', function* (to: number) {
     yield to;

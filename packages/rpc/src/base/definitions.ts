@@ -11,6 +11,11 @@ import { checkSwitch, refuseUnknown, show } from './options.ts';
 export type AnyFn = (...args: any[]) => any;
 /** Any class, abstract ones included. */
 export type AnyCtor = abstract new (...args: any[]) => any;
+/**
+ * Any function, written as a method: parameters of a method may be narrower than here, so that every function fits, while one whose
+ * parameters have no types of their own gets `unknown` for them. `AnyFn` would give it `any`, and its callers with it.
+ */
+type Definable = { method(...args: unknown[]): unknown }['method'];
 type Methods<T> = { [K in keyof T]: T[K] extends AnyFn ? K : never }[keyof T] & string;
 
 /** A generator is called with `rpcStream`; the type says so where a call is written. */
@@ -84,7 +89,8 @@ const HALF_PAIR = /\p{Surrogate}/u;
  * With `scope` a call runs in a `scope()`: arguments and temporaries are freed at its end. Of a stream, these are what there is before the
  * first item; what is made for items is left to the collector, or to a `scope()` of the program's own.
  * @param name what peers call it by; the same on all workers, and one body a process
- * @param fn the body; what it gives or resolves with travels back, a generator is called with `rpcStream`
+ * @param fn the body; what it gives or resolves with travels back, a generator is called with `rpcStream`. Its types are those of the
+ * calls: a parameter without one is `unknown`
  * @param options `scope`: whether a call's arguments and temporaries are freed at its end; false by default
  * @throws RpcError 'failed-precondition' when the name means another body already, or the function has another name; 'invalid-argument' for
  * a name that is empty, longer than 512 characters, or no Unicode (half of a surrogate pair).
@@ -95,7 +101,7 @@ const HALF_PAIR = /\p{Surrogate}/u;
  * console.log(await rpcSync('worker1', norm, [tensor([3, 4])])); // 5
  * ```
  */
-export function rpcFunction<F extends AnyFn>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
+export function rpcFunction<F extends Definable>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
   refuseUnknown(options, FUNCTION_OPTIONS, 'rpcFunction()');
   checkSwitch(options.scope, 'scope of rpcFunction()');
   return define(fn, plainFunction(name, fn, { scope: options.scope ?? false }));
