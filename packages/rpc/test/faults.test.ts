@@ -402,7 +402,11 @@ describe('the names', () => {
   it.each([
     [{ failFirst: { BYE: 1 } }, 'no agent sends a message of type BYE'],
     [{ delayMs: { UNKNOWN: 1 } }, 'no agent sends a message of type UNKNOWN'],
-    [{ failFirst: { NO_SUCH_TYPE: 1 } }, "no message type is named 'NO_SUCH_TYPE'"],
+    [
+      { failFirst: { NO_SUCH_TYPE: 1 } },
+      "no message type is named 'NO_SUCH_TYPE'; they are named as in docs/protocol.md, such as 'PYTHON_CALL'",
+    ],
+    [{ failFirst: { PYTHON_CAL: 1 } as never }, "no message type is named 'PYTHON_CAL'; did you mean 'PYTHON_CALL'?"],
     [{ failFirst: { constructor: 1 } as never }, "no message type is named 'constructor'"],
     [{ failFirst: { PYTHON_CALL: 1.5 } }, 'PYTHON_CALL is a whole number from 0, got 1.5'],
     [{ failFirst: { PYTHON_CALL: -1 } }, 'PYTHON_CALL is a whole number from 0, got -1'],

@@ -1,5 +1,5 @@
 /** @file Failures on purpose: the first sends of a message type fail, others are held back. */
-import { runAtRoot } from '@backwire/tensor/internal';
+import { nearestName, runAtRoot } from '@backwire/tensor/internal';
 import { makeRpcError } from '@backwire/wire';
 import { MessageType, messageTypeName, messageTypeOf, type MessageTypeName } from '@backwire/wire/internal';
 import { RpcError, type Executed } from '../base/errors.ts';
@@ -175,7 +175,7 @@ function fill(
     throw new TypeError(`faults: ${way} is an object with ${what} by type of message, got ${show(given)}`);
   for (const [name, value] of Object.entries(given) as [string, unknown][]) {
     const type = messageTypeOf(name);
-    if (type === undefined) throw new RpcError('invalid-argument', `faults: no message type is named '${name}'`);
+    if (type === undefined) throw unknownMessage(name);
     const why = UNSENT.get(name as MessageTypeName);
     if (why !== undefined)
       throw new RpcError('invalid-argument', `faults: no agent sends a message of type ${name}: ${why}`);
@@ -188,3 +188,10 @@ function fill(
 export const FAULTY_TYPES: readonly MessageTypeName[] = (Object.keys(MessageType) as MessageTypeName[]).filter(
   (name) => !UNSENT.has(name),
 );
+
+function unknownMessage(name: string): RpcError {
+  const near = nearestName(name, Object.keys(MessageType));
+  const advice =
+    near === undefined ? "they are named as in docs/protocol.md, such as 'PYTHON_CALL'" : `did you mean '${near}'?`;
+  return new RpcError('invalid-argument', `faults: no message type is named '${name}'; ${advice}`);
+}
