@@ -75,7 +75,7 @@ it('a parameter without a type is unknown, and not whatever a caller likes', () 
   const first = rpcFunction('types/first', <T>(list: readonly T[]): T | undefined => list[0]);
   expectTypeOf(first([1])).toEqualTypeOf<number | undefined>();
   const narrow = rpcFunction('types/narrow', async (x: Tensor, kind: 'a' | 'b' = 'a') => [x, kind] as const);
-  expectTypeOf<Parameters<typeof narrow>[1]>().toEqualTypeOf<'a' | 'b' | undefined>();
+  expectTypeOf(narrow).parameter(1).toEqualTypeOf<'a' | 'b' | undefined>();
   const through = (): unknown =>
     // @ts-expect-error -- nothing is known of it
     rpcFunction('types/unknown', (x) => x.length);
