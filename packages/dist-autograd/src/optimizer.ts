@@ -22,7 +22,7 @@ type OptimizerClass<A extends unknown[]> = (new (params: Iterable<Tensor>, ...ar
 
 /** How gradients are measured and clipped. */
 export interface ClipOptions extends CallOptions {
-  /** @default 2 */
+  /** The order of the norm, over all gradients on all owners together; Infinity is the largest element. @default 2 */
   normType?: number;
   /** Refuses a norm that is infinite or NaN. @default false */
   errorIfNonfinite?: boolean;

@@ -25,7 +25,7 @@ import { checkOptionNames, nearestName, optionNames } from './option-names.ts';
 
 /** The dtype of a new tensor, and whether it takes part in autograd. */
 export interface CreateOptions<D extends DType = DType> {
-  /** @default 'float32' */
+  /** What its elements are. @default 'float32', or what follows from the values, where the function says so */
   dtype?: D;
   /** Whether operations on it are recorded. @default false */
   requiresGrad?: boolean;

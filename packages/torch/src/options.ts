@@ -35,6 +35,7 @@ export interface TorchOptions {
   readonly serve?: readonly Named[] | 'all-defined' | undefined;
   /** Whether Python may also name what the tensor package defines. @default true, but false where `serve` is a list */
   readonly builtins?: boolean | undefined;
+  /** What one peer, or one file, may ask for: lengths, depths, bytes. What is not named stays as it is. */
   readonly limits?: Partial<TorchLimits> | undefined;
   /**
    * What carries tensors, as torch's `_channels`: 'basic' between any two workers, 'backwire' between two of this kind, which have one
@@ -48,7 +49,7 @@ export interface TorchOptions {
    * @default in a static group, how often this worker has joined at that store; in a dynamic one 0
    */
   readonly generation?: number | undefined;
-  /** @default one that prints warnings and errors */
+  /** Where the agent says what it notices. @default one that prints warnings and errors */
   readonly logger?: Logger | undefined;
 }
 

@@ -48,11 +48,11 @@ export function metricsText(agent: RpcAgent = currentAgent()): string {
 
 /** Where `serveMetrics` listens, and whose metrics it gives. */
 export interface MetricsServerOptions {
-  /** @default 9464, which is Prometheus's for OpenTelemetry; 0 = any free one */
+  /** The TCP port to listen on, 0 to 65535. @default 9464, which is Prometheus's for OpenTelemetry; 0 = any free one */
   port?: number;
   /** The address to listen on. Whoever reaches it reads the names of workers and functions. @default '127.0.0.1' */
   host?: string;
-  /** @default the current one */
+  /** Whose metrics are served. @default the current agent */
   agent?: RpcAgent;
 }
 

@@ -71,7 +71,7 @@ export interface Liveness {
 
 /** What one peer may make this agent hold. */
 export interface Limits {
-  /** @default 1 GiB */
+  /** The bytes of one message, tensors included. A larger one is refused where it is sent, with `resource-exhausted`. @default 1 GiB */
   maxMessageBytes: number;
   /** What of one message is not tensors. @default 256 MiB */
   maxFrameBytes: number;
@@ -93,7 +93,7 @@ export interface Limits {
    * it is made. Functions of the program are not bounded by it. @default 1 GiB
    */
   maxResultBytes: number;
-  /** @default 1000000 */
+  /** How many references to values of this worker a peer may hold at once; more are refused with `resource-exhausted`. @default 1000000 */
   maxLiveForks: number;
   /** Autograd contexts; one member may have brought seven eighths of them. @default 12000 */
   maxContexts: number;

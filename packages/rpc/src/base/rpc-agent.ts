@@ -2,17 +2,21 @@
 import type { Named } from '@backwire/tensor';
 import type { WorkerInfo } from './worker-info.ts';
 
-/**
- * What `agent.on` can listen to, and what its listeners are given. `peer-suspect`: a worker is silent; `peer-down`: it was removed from
- * the group; `peer-left`: it left; `fenced`: this agent itself is no member any more.
- */
+/** What `agent.on` can listen to, and what its listeners are given. Nobody waits for a listener. */
 export interface AgentEvents {
+  /** A worker is silent; it may come back, or be removed. */
   'peer-suspect': WorkerInfo;
+  /** A worker was found dead and removed from the group; calls to it fail from now on. */
   'peer-down': WorkerInfo;
+  /** A worker has joined. */
   'peer-joined': WorkerInfo;
+  /** A worker has left by itself, with `shutdown`. */
   'peer-left': WorkerInfo;
+  /** The link to a worker broke and is mended; calls in progress go on. */
   'peer-reconnected': WorkerInfo;
+  /** This agent itself is no member any more: the others gave it up. */
   fenced: void;
+  /** What went wrong and is nobody's: what a listener threw or rejected with, above all. A warning where nobody listens to it. */
   error: unknown;
 }
 
@@ -26,7 +30,10 @@ export interface ShutdownOptions {
   onLeak?: 'warn' | 'throw';
 }
 
-/** One worker of a group. Ends by `shutdown`, or `await using`. */
+/**
+ * One worker of a group. Ends by `shutdown`, which in a static group waits for all, or by `await using`, which leaves on its own: it waits
+ * for this worker's calls and handlers, five seconds at most, and for nobody else. A worker that others still call ends by `shutdown`.
+ */
 export interface RpcAgent extends AsyncDisposable {
   /** This worker's name, unique in the group. */
   readonly name: string;

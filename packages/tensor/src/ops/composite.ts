@@ -240,13 +240,19 @@ export const groupNorm = defineFunction(
 
 /** What `batchNorm` takes beside its input [N, C, ...]: weights, running statistics, and which of them to use. */
 export interface BatchNormOptions {
+  /** What each channel is multiplied by afterwards, [C]. @default none */
   weight?: Tensor | null;
+  /** What is added to each channel after that, [C]. @default none */
   bias?: Tensor | null;
   /** [C]; updated in place when training. */
   runningMean?: Tensor | null;
+  /** [C]; updated in place when training. */
   runningVar?: Tensor | null;
+  /** Whether the statistics are the batch's own, instead of the running ones. @default true */
   training?: boolean;
+  /** The share that this batch has in the running statistics, 0 to 1. @default 0.1 */
   momentum?: number;
+  /** Added to variances, so that none is zero. @default 1e-5 */
   eps?: number;
 }
 

@@ -29,14 +29,15 @@ export function triple(value: Triple): readonly [number, number, number] {
 
 /** What `conv3d` takes beside input and weight. */
 export interface Conv3dOptions {
+  /** Added to each output channel, [O]. @default none */
   bias?: Tensor | null;
-  /** @default 1 */
+  /** How many elements a window is from the next; one number for all three directions. @default 1 */
   stride?: Triple;
   /** Zeros added on each side; 'same' adds as many as keep the size, 'valid' none. @default 0 */
   padding?: Triple | 'same' | 'valid';
-  /** @default 1 */
+  /** How far apart the elements are that the kernel reads: 1 leaves none out. @default 1 */
   dilation?: Triple;
-  /** @default 1 */
+  /** Channels are split into this many independent groups. @default 1 */
   groups?: number;
 }
 
@@ -123,16 +124,17 @@ export const conv3d = defineFunction(
 
 /** What `convTranspose1d` takes beside input and weight. */
 export interface ConvTranspose1dOptions {
+  /** Added to each output channel, [O]. @default none */
   bias?: Tensor | null;
-  /** @default 1 */
+  /** How far apart the elements of the input come to lie. @default 1 */
   stride?: number;
   /** By how much the convolution that it undoes was padded. @default 0 */
   padding?: number;
   /** Elements that are added at the end. @default 0 */
   outputPadding?: number;
-  /** @default 1 */
+  /** How far apart the elements are that the kernel writes. @default 1 */
   dilation?: number;
-  /** @default 1 */
+  /** Channels are split into this many independent groups. @default 1 */
   groups?: number;
 }
 

@@ -29,12 +29,13 @@ import { checkOptionNames, optionNames } from '../option-names.ts';
 
 /** What `conv1d` and `conv2d` take beside input and weight. */
 export interface ConvOptions {
+  /** Added to each output channel, [O]. @default none */
   bias?: Tensor | null;
-  /** @default 1 */
+  /** How many elements a window is from the next; one number for both directions. @default 1 */
   stride?: Pair;
   /** Zeros added on each side; 'same' adds as many as keep the size, 'valid' none. @default 0 */
   padding?: Pair | 'same' | 'valid';
-  /** @default 1 */
+  /** How far apart the elements are that the kernel reads: 1 leaves none out. @default 1 */
   dilation?: Pair;
   /** Channels are split into this many independent groups. @default 1 */
   groups?: number;
@@ -223,9 +224,9 @@ export const convTranspose2d = named(
 
 /** How windows of a pooling lie. */
 export interface PoolOptions {
-  /** @default the kernel's size */
+  /** How many elements a window is from the next. @default the kernel's size: windows beside each other */
   stride?: Pair;
-  /** @default 0 */
+  /** How many elements are added on each side, which never are the largest and are 0 in a mean; at most half the kernel. @default 0 */
   padding?: Pair;
   /** Whether a last window that reaches beyond the padding counts, if it begins inside. @default false */
   ceilMode?: boolean;
@@ -233,7 +234,7 @@ export interface PoolOptions {
 
 /** As PoolOptions, with gaps inside of windows. */
 export interface MaxPoolOptions extends PoolOptions {
-  /** @default 1 */
+  /** How far apart the elements of a window are: 1 leaves none out. @default 1 */
   dilation?: Pair;
 }
 

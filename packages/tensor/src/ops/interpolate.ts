@@ -19,7 +19,7 @@ export interface InterpolateOptions {
   size?: number | readonly number[];
   /** By how much each direction grows, or one for all; what is not whole is rounded down. */
   scaleFactor?: number | readonly number[];
-  /** @default 'nearest' */
+  /** What elements between the given ones are; each of the linear ones is for one number of directions. @default 'nearest' */
   mode?: InterpolationMode;
   /** Whether the centres of the corners stay where they are; otherwise their outer edges do. Of the modes that are linear or cubic. @default false */
   alignCorners?: boolean;

@@ -15,7 +15,7 @@ export interface PoissonOptions extends LossOptions {
   logInput?: boolean;
   /** Adds Stirling's approximation of log(target!). @default false */
   full?: boolean;
-  /** @default 1e-8 */
+  /** Added to the rate before its logarithm is taken; of use without `logInput`. @default 1e-8 */
   eps?: number;
 }
 

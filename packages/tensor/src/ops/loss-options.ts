@@ -20,8 +20,9 @@ export const TRIPLET_OPTIONS: ReadonlySet<string> = new Set(['reduction', 'margi
 export type Reduction = (typeof REDUCTIONS)[number];
 const REDUCTIONS = ['mean', 'sum', 'none'] as const;
 
-/** What every loss may be told; `reduction` is 'mean' by default. */
+/** What every loss may be told. */
 export interface LossOptions {
+  /** What becomes of the elements: their mean, their sum, or 'none': they are the result. @default 'mean' */
   reduction?: Reduction;
 }
 

@@ -107,11 +107,11 @@ export const pairwiseDistance = defineFunction(
 
 /** How `tripletMarginLoss` measures distances. */
 export interface TripletOptions extends LossOptions {
-  /** @default 1 */
+  /** By how much the negative is to be farther away than the positive. @default 1 */
   margin?: number;
-  /** @default 2 */
+  /** The order of the norm that distances are measured by; 2 is Euclid's. @default 2 */
   p?: number;
-  /** @default 1e-6 */
+  /** Added to each difference, so that none is zero. @default 1e-6 */
   eps?: number;
   /** Takes the distance of positive and negative where that is less than that of anchor and negative. @default false */
   swap?: boolean;

@@ -33,16 +33,19 @@ export const rmsNorm = defineFunction(
 
 /** What `instanceNorm` takes beside its input [N, C, ...]. */
 export interface InstanceNormOptions {
+  /** What each channel is multiplied by afterwards, [C]. @default none */
   weight?: Tensor | null;
+  /** What is added to each channel after that, [C]. @default none */
   bias?: Tensor | null;
   /** [C]; updated in place by the means over the batch. */
   runningMean?: Tensor | null;
+  /** [C]; updated in place by the variances over the batch. */
   runningVar?: Tensor | null;
   /** Whether each image is normalised by itself, not by running statistics. @default true */
   useInputStats?: boolean;
-  /** @default 0.1 */
+  /** The share that this batch has in the running statistics, 0 to 1. @default 0.1 */
   momentum?: number;
-  /** @default 1e-5 */
+  /** Added to variances, so that none is zero. @default 1e-5 */
   eps?: number;
 }
 

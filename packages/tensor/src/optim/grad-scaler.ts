@@ -11,13 +11,13 @@ import type { Optimizer } from './optimizer.ts';
 
 /** How the scale of a `GradScaler` begins, grows and shrinks. */
 export interface GradScalerOptions {
-  /** @default 65536 */
+  /** By what losses are multiplied in the beginning; above 0. @default 65536 */
   initScale?: number;
   /** By what the scale grows after `growthInterval` steps without infinite gradients; above 1. @default 2 */
   growthFactor?: number;
   /** By what it shrinks after one with them; below 1. @default 0.5 */
   backoffFactor?: number;
-  /** @default 2000 */
+  /** After how many steps in a row without infinite gradients the scale grows; a whole number from 1. @default 2000 */
   growthInterval?: number;
   /** Without it, losses are not scaled and steps are the optimiser's. @default true */
   enabled?: boolean;

@@ -23,6 +23,7 @@ import { ZipArchive, isZip } from './zip.ts';
 export interface TorchFileOptions {
   /** Whether whole floats become PyFloat, so that they are saved as floats again. @default false */
   readonly exact?: boolean | undefined;
+  /** What a file may ask for: lengths, depths, bytes. All of them are given. @default those of `joinTorch` */
   readonly limits?: TorchLimits | undefined;
 }
 

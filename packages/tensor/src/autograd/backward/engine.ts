@@ -49,6 +49,7 @@ export function backward(root: Tensor, gradient?: Tensor, options?: BackwardOpti
 
 /** What `grad` may be told: where gradients begin, and what of the graph is kept. */
 export interface GradOptions extends BackwardOptions {
+  /** The gradient that each output begins with, of its shape; null for a scalar's 1. @default 1 for every output, which are scalars then */
   gradOutputs?: readonly (Tensor | null)[];
   /** Answer null for inputs that the outputs do not depend on, instead of throwing. @default false */
   allowUnused?: boolean;

@@ -13,9 +13,9 @@ import { checkOptionNames, optionNames } from '../../option-names.ts';
 export interface GradcheckOptions {
   /** Step of the central difference. @default 1e-6 for float64 inputs, 1e-3 otherwise */
   eps?: number;
-  /** @default 1e-3 for float64 inputs, 2e-2 otherwise */
+  /** How far off, relative to the derivative by differences. @default 1e-3 for float64 inputs, 2e-2 otherwise */
   rtol?: number;
-  /** @default 1e-5 for float64 inputs, 2e-3 otherwise */
+  /** How far off besides, whatever the derivative is. @default 1e-5 for float64 inputs, 2e-3 otherwise */
   atol?: number;
 }
 
