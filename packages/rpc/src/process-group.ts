@@ -72,6 +72,7 @@ export function processGroup(
   const allReduce: nn.ProcessGroup['allReduce'] = async (tensor, op = 'sum', o: Options = {}) => {
     refuseUnknown(o, REDUCE_OPTIONS, 'allReduce()');
     checkTensor(tensor, 'allReduce()');
+    checkReduction(op);
     return withOwn(tensor, async (own) => tensorIn(await meet('reduce/whole', own, op, { ...o, workers: names })));
   };
   partReduces.set(allReduce, (tensor, options) =>
@@ -119,4 +120,9 @@ async function withOwn(tensor: Tensor, bring: (own: Tensor) => Promise<Tensor>):
 /** @throws TypeError for what these collectives cannot take. */
 function checkTensor(given: unknown, what: string): void {
   if (!(given instanceof Tensor)) throw new TypeError(`${what} takes a tensor, got ${show(given)}`);
+}
+
+/** @throws RangeError for what is no reduction: the other members would be asked for something that no program can want. */
+function checkReduction(op: unknown): void {
+  if (op !== 'sum' && op !== 'mean') throw new RangeError(`allReduce() has 'sum' and 'mean', got ${show(op)}`);
 }

@@ -200,6 +200,32 @@ it.each<DType>(['float64', 'float32', 'float16', 'bfloat16', 'int64', 'int32', '
   },
 );
 
+it.each<[DType, number, DType, number]>([
+  // As each brings its share to PyTorch's replicas, 40,000 and 40,000 do not meet as a number above the largest.
+  ['float16', 40_000, 'float16', 40_000],
+  ['int8', 100, 'float32', 100],
+  ['uint8', 200, 'float32', 200],
+  ['int16', 30_000, 'float32', 30_000],
+  ['int32', 2_000_000_000, 'float32', 2e9],
+  ['int64', 2 ** 62, 'float32', 2 ** 62],
+  ['bool', 1, 'float32', 1],
+])('the mean of what is alike is that, where sums of %s would be beyond its numbers', async (dtype, one, to, mean) => {
+  cluster = await startCluster(3);
+  for (const size of [2, 3 * PART])
+    for (const [, reduce] of ways)
+      for (const result of await reduce([0, 1, 2].map(() => full([size], one).to(dtype)))) {
+        expect(result.dtype).toBe(to);
+        expect([result.size, ...new Set(result.toArray() as number[])]).toEqual([size, mean]);
+      }
+});
+
+it('the mean of half precision is rounded once', async () => {
+  cluster = await startCluster(3);
+  // Of 2050 / 3; 2048 + 1 alone would be 2048 again.
+  const each = [2048, 1, 1].map((value) => tensor([value], { dtype: 'float16' }));
+  for (const [, reduce] of ways) for (const result of await reduce(each)) expect(result.toArray()).toEqual([683.5]);
+});
+
 it.each([EXCHANGED, EXCHANGED + 1])(
   'of %i elements has what two members have, the same bits for both',
   async (size) => {

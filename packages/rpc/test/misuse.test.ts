@@ -221,6 +221,8 @@ it('waitAll and the collectives say what they take', async () => {
   await expect(from0(() => waitAll(5 as never))).rejects.toThrow('waitAll(fn) takes a function');
   const group = from0(() => processGroup());
   await expect(group.allReduce(5 as never)).rejects.toThrow('allReduce() takes a tensor, got 5');
+  for (const op of ['max', 'first', 'mean-there', 5, null])
+    await expect(group.allReduce(ones([1]), op as never)).rejects.toThrow(/allReduce\(\) has 'sum' and 'mean', got /);
   await expect(group.broadcast([1] as never, 0)).rejects.toThrow('broadcast() takes a tensor, got a list');
 });
 

@@ -1,5 +1,5 @@
 /** @file What the values of a meeting become: the answer that each who came gets. */
-import { Tensor } from '@backwire/tensor';
+import { Tensor, type DType } from '@backwire/tensor';
 import { sweep, untracked } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 
@@ -75,9 +75,30 @@ function reduced(names: readonly string[], values: readonly unknown[], combine: 
     );
   }
   return sweep(() => {
-    const sum = rest.reduce((so, next) => so.add(next), first);
-    return combine !== 'sum' ? sum.div(values.length) : rest.length > 0 ? sum : sum.detach();
+    if (combine !== 'sum') return meanOf(tensors);
+    return rest.length > 0 ? rest.reduce((so, next) => so.add(next), first) : first.detach();
   });
+}
+
+/** As what the sum is taken for a mean: it may be beyond the numbers of a dtype that the mean is among. */
+const SUMMED: Readonly<Partial<Record<DType, DType>>> = {
+  float16: 'float32',
+  bfloat16: 'float32',
+  bool: 'float64',
+  uint8: 'float64',
+  int8: 'float64',
+  int16: 'float64',
+  int32: 'float64',
+  int64: 'float64',
+};
+
+/** Rounded once for halves and whole numbers; the mean of whole numbers is float32, as a quotient of them is. */
+function meanOf(tensors: readonly Tensor[]): Tensor {
+  const { dtype } = tensors[0] as Tensor;
+  const wide = SUMMED[dtype];
+  const [first, ...rest] = (wide === undefined ? tensors : tensors.map((one) => one.to(wide))) as [Tensor, ...Tensor[]];
+  const mean = rest.reduce((so, next) => so.add(next), first).div(tensors.length);
+  return wide === undefined ? mean : mean.to(wide === 'float32' ? dtype : 'float32');
 }
 
 function kindOf({ shape, dtype }: Tensor): string {
