@@ -211,6 +211,14 @@ describe('what fills tensors', () => {
     },
   );
 
+  it.each(['int64', 'uint8', 'bool', 'complex64'] as const)(
+    'nn.init.truncNormal_ and orthogonal_ refuse %s, of which their numbers would be cut',
+    (dtype) => {
+      for (const name of ['truncNormal_', 'orthogonal_'] as const)
+        expect(() => nn.init[name](zeros([3, 3], { dtype }))).toThrow(`nn.init.${name}() does not take ${dtype}`);
+    },
+  );
+
   it('nn.init.dirac_, eye_ and sparse_', () => {
     const identity = nn.init.eye_(zeros([2, 3]));
     expect(identity.toArray()).toEqual([

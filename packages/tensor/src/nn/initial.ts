@@ -6,6 +6,7 @@ import { ShapeError } from '../errors.ts';
 import { fill_ } from '../ops/inplace-elementwise.ts';
 import * as sampling from '../ops/sampling.ts';
 import { qr } from '../ops/factor.ts';
+import { check, each, FLOAT } from '../ops/takes.ts';
 import { checkGivenOptions, kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
 import { randn, uniforms } from '../random.ts';
@@ -57,6 +58,7 @@ export function eye_<T extends Tensor>(t: T): T {
 /** Normal with the given mean and deviation, drawn again where it falls outside of [low, high]. */
 export function truncNormal_<T extends Tensor>(t: T, mean = 0, std = 1, low = -2, high = 2): T {
   checkArguments('nn.init.truncNormal_', [t, mean, std, low, high]);
+  check('nn.init.truncNormal_', each(FLOAT), [t]);
   // By the inverse of the distribution function, as PyTorch does.
   const cdf = (x: number): number => (1 + erf(x / Math.SQRT2)) / 2;
   const [from, to] = [cdf((low - mean) / std), cdf((high - mean) / std)];
@@ -197,6 +199,7 @@ export function kaimingNormal_<T extends Tensor>(t: T, options: KaimingOptions =
 /** Rows, or columns where these are fewer, that are orthogonal to each other (Saxe et al. 2013); dimensions but the first count as one. */
 export function orthogonal_<T extends Tensor>(t: T, gain = 1): T {
   checkArguments('nn.init.orthogonal_', [t, gain]);
+  check('nn.init.orthogonal_', each(FLOAT), [t]);
   if (t.rank < 2) throw new ShapeError('Only tensors with 2 or more dimensions are supported');
   if (t.size === 0) return t;
   const rows = t.shape[0] as number;
