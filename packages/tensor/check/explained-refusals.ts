@@ -13,10 +13,10 @@ export const REFUSALS: readonly Explanation[] = [
   {
     name: 'sizes of nothing',
     reason:
-      'batchNorm looks at its weights, the remainder of integers at its divisor, and roll at its dimensions, also where there is nothing to compute; PyTorch does not',
+      'batchNorm looks at its dimensions and weights, the remainder of integers at its divisor, and roll at its dimensions, also where there is nothing to compute; PyTorch does not',
     holds: ({ program, difference, torchs }) =>
       difference.kind === 'refuses' &&
-      (/batchNorm: \w+ should contain|ZeroDivisionError/.test(difference.ours) ||
+      (/batchNorm: \w+ should contain|batchNorm expects \[N, C|ZeroDivisionError/.test(difference.ours) ||
         (difference.ours.includes('Dimension out of range') && someStatement(program, (line) => line.op === 'roll'))) &&
       isEmpty(torchs),
   },
@@ -126,6 +126,15 @@ export const REFUSALS: readonly Explanation[] = [
       difference.kind === 'accepts' &&
       difference.torchs.includes('grad_input must be contiguous') &&
       someStatement(program, (line) => /nll|crossEntropy/i.test(line.op)),
+  },
+  {
+    name: 'rates below zero',
+    reason:
+      'a state dict with a rate below zero, to which schedules beside each other may lead, is refused when it is loaded, as such an option is; PyTorch looks at no option that it loads',
+    holds: ({ program, difference }) =>
+      difference.kind === 'refuses' &&
+      /^RangeError: Invalid learning rate: -/.test(difference.ours) &&
+      someStatement(program, (line) => line.ts.startsWith('followed(')),
   },
 ];
 

@@ -59,6 +59,7 @@ describe('shapes and dtypes that do not fit', () => {
     [() => two().add_(three()), 'add_(): The size of tensor a (2) must match'],
     [() => matmul(matrix(), matrix()), 'matmul(): mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)'],
     [() => new nn.Linear(3, 2).forward(ones([2, 2])), 'matmul(): mat1 and mat2 shapes cannot be multiplied'],
+    [() => matrix().sort(5), 'sort(): Dimension out of range'],
     [() => matrix().sum(5), 'sum(): Dimension out of range (expected to be in range of [-2, 1], but got 5)'],
     [() => two().view([3]), "view(): shape '[3]' is invalid for input of size 2"],
     [() => two().transpose(0, 1), 'transpose(): Dimension out of range'],

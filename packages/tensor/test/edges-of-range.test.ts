@@ -374,6 +374,18 @@ describe('numbers that a dtype has no place for', () => {
   it('a negative byte wraps, but not in a padding, which is a double', () => {
     expect(bw.full([1], -1, { dtype: 'uint8' }).toArray()).toEqual([255]);
     expect(() => bw.zeros([1], { dtype: 'uint8' }).pad([0, 1], -1)).toThrow(/value -1 cannot be converted/);
+    expect(() => bw.zeros([2, 0], { dtype: 'uint8' }).pad([0, 0, 1, 0], -1)).toThrow(/value -1 cannot be converted/);
+    // What only crops fills nothing.
+    for (const value of [-1, 300])
+      expect(bw.tensor([7, 8], { dtype: 'uint8' }).pad([-1, 0], value).toArray()).toEqual([8]);
+  });
+});
+
+describe('quantiles', () => {
+  it('between infinite elements are NaN, where one position is both ends, too', () => {
+    for (const interpolation of ['linear', 'midpoint'] as const)
+      expect(bw.tensor([INF]).quantile(0.5, 0, { interpolation }).item()).toBeNaN();
+    expect(bw.tensor([1, 2, INF]).quantile(0.5, 0, { interpolation: 'midpoint' }).item()).toBe(2);
   });
 });
 

@@ -18,6 +18,15 @@ export interface DrawOptions {
   readonly longest?: number;
   /** Above as many elements, inputs are patterns. @default 256 */
   readonly explicit?: number;
+  /** How often a tensor that is asked for is one that is there already, where one fits. @default 0 */
+  readonly again?: number;
+}
+
+/** A tensor of the program that further operations may take. */
+export interface Known {
+  readonly ref: Ref;
+  readonly shape: Shape;
+  readonly dtype: DType;
 }
 
 export class Draw {
@@ -25,6 +34,7 @@ export class Draw {
   readonly dtype: DType;
   readonly lines: Line[] = [];
   private readonly options: DrawOptions;
+  private readonly known: Known[] = [];
 
   constructor(random: Random, options: DrawOptions = {}) {
     this.random = random;
@@ -84,6 +94,35 @@ export class Draw {
 
   /** A tensor of elements drawn anew: a leaf, or a view of one. */
   tensor(shape: Shape, options: TensorOptions = {}): Ref {
+    const { again } = this.options;
+    if (again === undefined) return this.anew(shape, options);
+    return this.knownLike(shape, options, again) ?? this.noted(this.anew(shape, options), shape, options);
+  }
+
+  /** Further operations may take this one. */
+  know(one: Known): void {
+    this.known.push(one);
+  }
+
+  private noted(ref: Ref, shape: Shape, options: TensorOptions): Ref {
+    this.know({ ref, shape, dtype: options.dtype ?? this.dtype });
+    return ref;
+  }
+
+  /** Of those that are there already, one that is as what is asked for; which needs no elements, layout or gradient of its own. */
+  private knownLike(
+    shape: Shape,
+    { dtype = this.dtype, style, views, grad }: TensorOptions,
+    again: number,
+  ): Ref | undefined {
+    if ((style ?? 'plain') !== 'plain' || views !== undefined || grad !== undefined) return undefined;
+    const fitting = this.known.filter(
+      (one) => one.dtype === dtype && one.shape.length === shape.length && one.shape.every((n, d) => n === shape[d]),
+    );
+    return fitting.length > 0 && this.random.chance(again) ? this.random.pick(fitting).ref : undefined;
+  }
+
+  private anew(shape: Shape, options: TensorOptions): Ref {
     const views = options.views !== false && this.random.chance(this.options.views ?? 0.35);
     return views ? drawLayout(this, shape, options) : this.leaf(shape, options);
   }

@@ -8,6 +8,7 @@ import { optimizerSuite } from './optimizers.ts';
 import { secondSuite } from './second.ts';
 import { portedSuite } from './ported.ts';
 import { scheduleSuite } from './schedules.ts';
+import { sharedSuite } from './shared.ts';
 import type { Suite } from './suite.ts';
 import { thresholdSuite } from './thresholds.ts';
 import { viewSuite } from './views.ts';
@@ -24,4 +25,5 @@ export const suites: readonly Suite[] = [
   portedSuite,
   scheduleSuite,
   layerSuite,
+  sharedSuite,
 ];

@@ -121,7 +121,7 @@ function quantileAt(sorted: Tensor, part: number, how: Interpolation): Tensor {
   if (how === 'higher') return pick(high);
   if (how === 'nearest') return pick(nearestEven(at));
   const weight = how === 'midpoint' ? 0.5 : rounded(at - low);
-  return how === 'midpoint' && low === high ? pick(low) : pick(low).lerp(pick(high), weight);
+  return pick(low).lerp(pick(high), weight);
 }
 
 function nearestEven(v: number): number {

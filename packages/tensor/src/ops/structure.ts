@@ -154,8 +154,9 @@ export const pad = named('aten::pad', (t: Tensor, pads: readonly number[], value
     const at = 2 * (t.rank - 1 - d);
     return [pads[at] ?? 0, pads[at + 1] ?? 0];
   });
-  checkDouble(value, t.dtype);
-  return apply(padOp, [t], { pads: pairs, value });
+  const fills = pads.some((n) => n > 0);
+  if (fills) checkDouble(value, t.dtype);
+  return apply(padOp, [t], { pads: pairs, value: fills ? value : 0 });
 });
 
 /** For each line along `dim`, its positions in sorted order; stable, NaN counts as largest. */
@@ -200,8 +201,9 @@ export const argSort = defineFunction(
 
 /** Values in order along `dim`, and where they were. Differentiable in the values. */
 export const sort = defineFunction('sort', each(REAL), (t: Tensor, dim = -1, descending = false): Picked => {
-  const indices = argSort(t, dim, descending);
-  return { values: gather(t, dim, indices), indices };
+  const d = normalizeDim(dim, t.rank);
+  const indices = argSort(t, d, descending);
+  return { values: gather(t, d, indices), indices };
 });
 
 /** The `k` largest (or smallest) along `dim`, in order, and where they were. */
