@@ -183,6 +183,16 @@ class Mode:
 mode = Mode()
 
 
+def convert_exactly(name):
+    """A conversion by its name is, as one by its dtype, to double precision where all is."""
+    usual = getattr(torch.Tensor, name)
+    setattr(torch.Tensor, name, lambda t: t.double() if mode.exact else usual(t))
+
+
+for each in ("float", "half", "bfloat16"):
+    convert_exactly(each)
+
+
 def dtype_of(name):
     if mode.exact and name != "float64" and name in EPS:
         return torch.complex128 if name == "complex64" else torch.float64
