@@ -12,6 +12,8 @@ export interface ProcessGroup {
   readonly rank: number;
   readonly size: number;
   /**
+   * The sum, or the mean, of what all bring. A sum is in the dtype of its parts, as `add` has it; a mean is of the numbers, also where
+   * their sum is beyond whole numbers of the dtype, or float16: that of whole numbers is float32.
    * @param options.tags what the value belongs to, by kind. Values whose tags name different things of one kind never meet: all who
    * brought them are told, with an error that names both.
    */
