@@ -158,6 +158,7 @@ function reduce(m: Machine): void {
   const [callee, args] = popTwo(m);
   const list = argumentsOf(args);
   m.object();
+  m.copies(list);
   if (callee instanceof PyCallable) pushMade(m, () => callee.call(list));
   else if (callee instanceof PyClass && callee.call !== undefined) pushMade(m, () => callee.call?.(list));
   else throw m.refuseCall(callee);
@@ -168,6 +169,7 @@ function newObject(m: Machine, kwargs: ReadonlyMap<unknown, unknown> | undefined
   const list = argumentsOf(args);
   m.object();
   if (!(type instanceof PyClass)) throw m.refuseCall(type);
+  m.copies(list);
   pushMade(m, () => type.make(list, kwargs));
 }
 
@@ -180,6 +182,7 @@ function newObjectEx(m: Machine): void {
 function build(m: Machine): void {
   const state = m.pop();
   const object = m.top();
+  m.copies(partsOfState(state));
   if (object instanceof Unbuilt)
     m.built(
       object,
@@ -187,4 +190,10 @@ function build(m: Machine): void {
     );
   else if (isStateful(object)) guarded(() => object[setState](state));
   else throw refuse('a pickle sets the state of something that has none');
+}
+
+/** What an object copies of its state: itself; the bytes and shape of an array, which are in a tuple; the dicts of a module in its dict. */
+function partsOfState(state: unknown): unknown[] {
+  if (state instanceof PyTuple) return [state, ...state];
+  return state instanceof Map ? [state, ...[...state.values()].filter((value) => value instanceof Map)] : [];
 }

@@ -55,6 +55,9 @@ export class Machine {
   private readonly marks: number[] = [];
   private readonly memo: unknown[] = [];
   private objects = 0;
+  /** Items, and bytes, that calls of names may have copied. */
+  private copiedItems = 0;
+  private copiedBytes = 0;
   /** Names that are not on the list and stand on the stack, or somewhere in a value. */
   private unknown = 0;
   private lastUnknown = '';
@@ -190,6 +193,22 @@ export class Machine {
   object(): void {
     const { maxPickleObjects } = this.limits;
     if (++this.objects > maxPickleObjects) checkLimit('objects of a pickle', this.objects, maxPickleObjects);
+  }
+
+  /**
+   * Counts what a call may copy of its arguments. A few bytes of a pickle call once more with the arguments of before, which the memo has:
+   * what is copied is bounded by what a pickle that names all of it anew may have, and not by the number of calls.
+   */
+  copies(args: readonly unknown[]): void {
+    const { maxPickleOps, maxBodyBytes } = this.limits;
+    this.copiedItems += args.length;
+    for (const arg of args) {
+      if (typeof arg === 'string' || arg instanceof Uint8Array) this.copiedBytes += arg.length;
+      else if (Array.isArray(arg)) this.copiedItems += arg.length;
+      else if (arg instanceof Map || arg instanceof Set) this.copiedItems += arg.size;
+    }
+    if (this.copiedItems > maxPickleOps) checkLimit('items of arguments in a pickle', this.copiedItems, maxPickleOps);
+    if (this.copiedBytes > maxBodyBytes) checkLimit('bytes of arguments in a pickle', this.copiedBytes, maxBodyBytes);
   }
 
   // The memo, whose entries have to come in order.
