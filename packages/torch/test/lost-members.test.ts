@@ -1,5 +1,6 @@
 /** @file Who waits for all others of a static group learns that one of them has died, however it waits and without a time limit. */
 import { allGather, barrier, rpcFunction, rpcSync } from '@backwire/rpc';
+import { createRRef, remote } from '@backwire/rref';
 import { ones } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { TorchAgent } from '../src/agent.ts';
@@ -102,4 +103,22 @@ it('takes a worker for alive whose connection ended, and that answers', async ()
   await first.members.find('n1').close();
   await Promise.all([first, second].map((agent) => agent.run(() => barrier())));
   expect(await Promise.all([leaving(first), leaving(second)])).toEqual(['left', 'left']);
+});
+
+it('keeps nothing for a call with RRefs that was never sent', async () => {
+  agents = await group(3);
+  const [first, second, third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+  const own = first.run(() => createRRef(1));
+  const held = first.run(() => remote('n1', same, [2]));
+  expect(await held.toHere()).toBe(2);
+  await kill(third);
+  await soon(50);
+  const given = (timeoutMs?: number): Promise<unknown> =>
+    first.run(() => rpcSync('n2', same, [[own, held]], { timeoutMs }));
+  await expect(given()).rejects.toMatchObject({ code: 'unavailable' });
+  // Given up before it is known that nobody listens.
+  await expect(given(0.001)).rejects.toMatchObject({ executed: expect.stringMatching(/no|maybe/) as string });
+  held.dispose();
+  const nothing = { num_owner_rrefs: 0, num_forks: 0, num_pending_users: 0, num_pending_children: 0 };
+  await expect.poll(() => [first, second].map((agent) => agent.debugInfo())).toMatchObject([nothing, nothing]);
 });

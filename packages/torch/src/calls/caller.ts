@@ -194,6 +194,7 @@ export class Caller implements CallMaker {
         },
         // The function has run when what it answered is of no form here.
         reject: (error) => fail(unread(error, worker)),
+        unsent: () => takeBack(writing),
       });
     } catch (error) {
       takeBack(writing);

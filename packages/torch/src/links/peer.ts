@@ -14,6 +14,8 @@ import { run } from './run.ts';
 export interface Reply {
   resolve(body: ArrivedBody): void;
   reject(error: unknown): void;
+  /** Called before, and also where the request was given up, when it was never sent: the pipe did not open. */
+  unsent?(): void;
 }
 
 export interface PeerOptions {
@@ -87,6 +89,8 @@ class Line {
   private readonly dialler: PipeDialler;
   private next = 0;
   private closing = false;
+  /** Requests that wait for the pipe to open, those that were given up among them. */
+  private waiting: Reply[] = [];
   /** Connections that are on their way. */
   private readonly dialling = new Set<Promise<void>>();
 
@@ -115,6 +119,8 @@ class Line {
       this.open.delete(id);
       throw error;
     }
+    if (this.dialler.pipe.complete) this.waiting = [];
+    else if (reply.unsent !== undefined) this.waiting.push(reply);
     return () => this.open.delete(id);
   }
 
@@ -169,6 +175,9 @@ class Line {
     const failures = [...this.open.values()];
     this.open.clear();
     const reached = this.dialler.pipe.complete;
+    const unsent = reached ? [] : this.waiting;
+    this.waiting = [];
+    for (const reply of unsent) reply.unsent?.();
     for (const reply of failures) {
       if (this.closing) reply.reject(new RpcError('cancelled', 'this worker has left its group', { peer: worker }));
       else reply.reject(lost(worker, error, reached));
