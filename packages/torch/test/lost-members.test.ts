@@ -122,3 +122,12 @@ it('keeps nothing for a call with RRefs that was never sent', async () => {
   const nothing = { num_owner_rrefs: 0, num_forks: 0, num_pending_users: 0, num_pending_children: 0 };
   await expect.poll(() => [first, second].map((agent) => agent.debugInfo())).toMatchObject([nothing, nothing]);
 });
+
+it('says of one who collects and dies before it has heard of anybody that it is gone', async () => {
+  agents = await group(2);
+  const [first, second] = agents as [TorchAgent, TorchAgent];
+  await second.run(() => rpcSync('n0', same, [1]));
+  const left = leaving(second);
+  await kill(first);
+  expect(await left).toMatchObject(broken('n0'));
+});

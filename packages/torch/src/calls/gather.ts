@@ -1,5 +1,5 @@
 /** @file torch's gathering of one object of each worker: everybody tells the one with the smallest name, which tells everybody. */
-import { RpcError, type CallOptions } from '@backwire/rpc';
+import { RpcError, rpcInfo, type CallOptions } from '@backwire/rpc';
 import type { CallCollectives } from '@backwire/rpc/internal';
 import { MAX_TIMER_MS, withoutSlot } from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
@@ -64,7 +64,7 @@ export class Gatherings implements CallCollectives {
     for (const [sequence, meeting] of this.meetings) {
       if (meeting.names?.has(name) !== true || meeting.gathered.has(name)) continue;
       this.meetings.delete(sequence);
-      meeting.reject(new RpcError('barrier-broken', `worker '${name}' is gone, and had not come`));
+      meeting.reject(gone(name));
     }
   }
 
@@ -110,7 +110,7 @@ export class Gatherings implements CallCollectives {
     // What the leader answers to its part is nothing; what counts comes with the broadcast.
     host.callPython(leader, GATHER, [sequence, host.name, value, all], calls).catch((error: unknown) => {
       this.meetings.delete(sequence);
-      meeting.reject(error);
+      meeting.reject(DEATHS.has(rpcInfo(error)?.code) ? gone(leader, error) : error);
     });
     return new Map(await done);
   }
@@ -170,6 +170,13 @@ export class Gatherings implements CallCollectives {
     this.meetings.set(sequence, made);
     return made;
   }
+}
+
+/** What keeps the one who collects from being told, and is its death. */
+const DEATHS: ReadonlySet<unknown> = new Set(['peer-died', 'unavailable']);
+
+function gone(name: string, cause?: unknown): RpcError {
+  return new RpcError('barrier-broken', `worker '${name}' is gone, and had not come`, { cause });
 }
 
 function deferred(): Meeting {
