@@ -4,6 +4,7 @@ import { integerIn } from '../pickle/builtin-globals.ts';
 import { refuse } from '../pickle/refusal.ts';
 import { readScript, type ScriptContext } from '../pickle/script-reader.ts';
 import { ScriptWriter } from '../pickle/script-writer.ts';
+import { encodeText } from '../pickle/text.ts';
 import { PyTuple } from '../values/containers.ts';
 import type { TorchId } from '../values/objects.ts';
 import type { Body, Inner } from './commands.ts';
@@ -51,8 +52,9 @@ export function longIn(value: unknown, what: string): bigint {
   return BigInt(value);
 }
 
-/** Bytes of a pickle inside of a pickle. */
+/** Bytes of a pickle inside of a pickle. Those that are text are no pickle, of which their reader says why: what asks for it is known. */
 export function pickledIn(value: unknown): Uint8Array {
+  if (typeof value === 'string') return encodeText(value);
   if (!(value instanceof Uint8Array)) throw refuse('a pickled function or value is none');
   return value;
 }

@@ -145,8 +145,8 @@ describe('bodies', () => {
       /whose tensors are not those/,
     ],
     [
-      'a Python remote call with text for a pickle',
-      body(T.PYTHON_REMOTE_CALL, ['text', ...ids, true]),
+      'a Python remote call with a number for a pickle',
+      body(T.PYTHON_REMOTE_CALL, [7, ...ids, true]),
       /pickled function or value is none/,
     ],
     ['a fetch without a worker', body(T.SCRIPT_RREF_FETCH_CALL, [1]), /a fetch without its 2 parts/],
@@ -177,4 +177,12 @@ describe('bodies', () => {
   it('an error text that is no UTF-8 is read all the same', () => {
     expect(read(raw(T.EXCEPTION, 0x61, 0xff))).toEqual({ kind: 'exception', text: 'a\ufffd' });
   });
+});
+
+it.each([
+  ['nothing', new Uint8Array(0)],
+  ['text', Uint8Array.of(0x4e, 0x2e)],
+])('keeps the ids of a creation whose call is no pickle, so that what waits for it hears why: %s', (_, none) => {
+  const body = writeCommand({ kind: 'python-remote-call', isAsync: false, pickled: none, tensors: [], rref, fork });
+  expect(readRequest({ ...body, tensors: [] }, context)).toMatchObject({ rref, fork, pickled: none });
 });
