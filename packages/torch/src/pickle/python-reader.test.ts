@@ -6,6 +6,7 @@ import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { PyTuple } from '../values/containers.ts';
 import { PyName } from '../values/name.ts';
 import { PyComplex, PyFloat } from '../values/numbers.ts';
+import { OpaqueTensor } from '../values/opaque-tensor.ts';
 import { PyInstance, PythonUdf, RRefFork, SerializedRemoteModule } from '../values/objects.ts';
 import { NO_NAMES, readPython, type PythonContext } from './python-reader.ts';
 import { writePython } from './python-writer.ts';
@@ -299,6 +300,10 @@ describe('values', () => {
     expect(() => read(call('torch._utils', '_rebuild_parameter', 'K', 1, 0x88, 'N'))).toThrow(
       /a parameter of something/,
     );
+    const opaque = new OpaqueTensor('complex128', tensor([0], { dtype: 'uint8' }).expand([16]));
+    const { bytes: given, tensors } = writePython(opaque);
+    const parameter = pickle(global('torch._utils', '_rebuild_parameter'), ...given.subarray(11, -1), 0x88, 'N\x87R');
+    expect(() => read(parameter, { tensors })).toThrow(/a parameter of complex128, with which nothing here computes/);
     expect(() => read(call('numpy', 'dtype', 0x8c, 2, 'O8', 0x89, 0x88))).toThrow(/numpy's dtype 'O8' is not known/);
   });
 

@@ -4,7 +4,7 @@ import { Parameter } from '@backwire/tensor';
 import { PyTuple, TorchSize, fill, tupleOf } from '../values/containers.ts';
 import { PyClass, PyName } from '../values/name.ts';
 import { PythonUdf, RemoteException } from '../values/objects.ts';
-import { isTensor } from '../values/opaque-tensor.ts';
+import { OpaqueTensor, isTensor } from '../values/opaque-tensor.ts';
 import { TorchDType, TorchDevice, TorchLayout } from '../values/torch-types.ts';
 import { PyFunction, integerIn, tableOf } from './builtin-globals.ts';
 import { Unbuilt } from './machine.ts';
@@ -53,7 +53,8 @@ class WorkerInfoClass extends PyClass {
 export const internalPickler = new PyName(INTERNAL, '_InternalRPCPickler');
 
 function rebuildParameter(data: unknown, requiresGrad: unknown): Parameter {
-  if (!isTensor(data)) throw refuse('a parameter of something that tensors here cannot be');
+  if (data instanceof OpaqueTensor) throw refuse(`a parameter of ${data.dtype}, with which nothing here computes`);
+  if (!isTensor(data)) throw refuse('a parameter of something that is no tensor');
   if (typeof requiresGrad !== 'boolean') throw refuse('a parameter without requires_grad');
   return new Parameter(data, requiresGrad);
 }
