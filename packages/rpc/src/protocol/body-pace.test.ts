@@ -146,4 +146,51 @@ describe('a pace', () => {
     pace.acknowledged(1, 0, 32_768, 1);
     expect(pace.pieceBytes(MOST_PIECE)).toBe(PACE.firstBytes / 8);
   });
+
+  it('begins anew on another link, however much was on its way before', () => {
+    const pace = new BodyPace();
+    let [now, end] = [0, 0];
+    const fill = (): number => {
+      const before = end;
+      for (let piece = pace.pieceBytes(MOST_PIECE); piece > 0; piece = pace.pieceBytes(MOST_PIECE))
+        pace.piece(1, 0, (end += piece), piece, now);
+      return end - before;
+    };
+    for (let round = 0; round < 6; round++, now++) {
+      fill();
+      pace.acknowledged(1, 0, end, now + 1);
+    }
+    expect(fill()).toBeGreaterThan(8 * PACE.firstBytes);
+    pace.reset();
+    // The first piece asks for its acknowledgement: none is due on this link.
+    const piece = pace.pieceBytes(MOST_PIECE);
+    expect([piece, pace.piece(1, 0, (end += piece), piece, now)]).toEqual([PACE.firstBytes / 8, true]);
+    expect(piece + fill()).toBe(PACE.firstBytes);
+  });
+
+  it('is cut once by a round that took long, not by each acknowledgement of it', () => {
+    const pace = new BodyPace();
+    let [now, end] = [0, 0];
+    const fill = (most: number): number[] => {
+      const ends: number[] = [];
+      for (let piece = pace.pieceBytes(most); piece > 0; piece = pace.pieceBytes(most)) {
+        pace.piece(1, 0, (end += piece), piece, now);
+        ends.push(end);
+      }
+      return ends;
+    };
+    for (let round = 0; round < 6; round++, now++) {
+      fill(MOST_PIECE);
+      pace.acknowledged(1, 0, end, now + 1);
+    }
+    const before = end;
+    const pieces = fill(PACE.leastPieceBytes);
+    const window = end - before;
+    expect(pieces.length).toBeGreaterThan(8);
+    now += 60_000;
+    for (const at of pieces) pace.acknowledged(1, 0, at, now);
+    const from = end;
+    fill(PACE.leastPieceBytes);
+    expect((end - from) / window).toBeGreaterThan(0.2);
+  });
 });

@@ -42,6 +42,40 @@ describe('a session', () => {
     expect(session.pendingBytes).toBe(0);
   });
 
+  it('loses count of nothing when a part of a long window is acknowledged, again and again', () => {
+    const { session, resent } = make({ windowFrames: 2_000, windowBytes: 1_000_000 });
+    session.linkUp(NOTHING);
+    const segments = Array.from({ length: 900 }, () => send(session));
+    for (const ack of [100, 300, 310, 600, 610]) {
+      expect(session.acknowledged(ack)).toBe(true);
+      expect(segments.findIndex(({ released }) => released === 0)).toBe(ack);
+      expect([session.pendingBytes, session.snapshot().retained]).toEqual([10 * (900 - ack), 900 - ack]);
+    }
+    session.linkLost();
+    session.linkUp({ received: 650, bodies: [] });
+    expect(resent).toEqual(Array.from({ length: 250 }, (_, i) => 651 + i));
+    session.close();
+    expect(segments.every(({ released }) => released === 1)).toBe(true);
+    expect([session.pendingBytes, session.snapshot().retained]).toEqual([0, 0]);
+  });
+
+  it('knows whether anything got through, either way', () => {
+    const [sending, receiving] = [make().session, make().session];
+    send(sending);
+    expect([sending.hasDelivered, sending.progress]).toEqual([false, 0]);
+    sending.acknowledged(1);
+    receiving.arrived(1, 1, 0);
+    expect([sending.hasDelivered, receiving.hasDelivered]).toEqual([true, true]);
+    expect([sending.progress, receiving.progress]).toEqual([1, 1]);
+  });
+
+  it('acknowledges the first of a trickle in time, whatever comes after it', () => {
+    const { session } = make({ ackFrames: 100, ackBytes: 1_000 });
+    session.linkUp(NOTHING);
+    for (let seq = 1; seq <= 10; seq++) session.arrived(seq, 1, 100 + seq);
+    expect(session.ackAt()).toBe(101 + LIMITS.ackMs);
+  });
+
   it('stops at its window, in frames and in bytes', () => {
     const { session } = make();
     for (let i = 0; i < 5; i++) {
@@ -153,6 +187,18 @@ describe('a session', () => {
     expect(credits.inWindow(7, 1_020)).toBe(false);
     expect(credits.inWindow(6, 1_021)).toBe(false);
   });
+
+  it('gives credit back by the half window of bytes, too, for few calls that are large', () => {
+    const { credits } = make().session;
+    credits.allow(100, 1_000);
+    for (let round = 1; round <= 3; round++) {
+      credits.finished(1, 499);
+      expect(credits.grantIsDue()).toBe(false);
+      credits.finished(1, 1);
+      expect(credits.grantIsDue()).toBe(true);
+      expect(credits.grant()).toEqual({ calls: 100 + 2 * round, bytes: 1_000 + 500 * round });
+    }
+  });
 });
 
 describe('storages beside a session', () => {
@@ -191,7 +237,9 @@ describe('storages beside a session', () => {
     expect(bodies.place(5, 0, 0, 11)).toBe('wrong');
     const first = bodies.place(5, 0, 0, 10);
     if (typeof first === 'string') throw new Error(first);
+    const before = bodies.progress;
     expect(bodies.landed(first, 10)).toBe(false);
+    expect(bodies.progress - before).toBe(10);
     expect(bodies.positions()).toEqual([
       { seq: 5, storage: 0, bytes: 10 },
       { seq: 5, storage: 2, bytes: 0 },
@@ -200,6 +248,22 @@ describe('storages beside a session', () => {
     if (typeof second === 'string') throw new Error(second);
     expect(bodies.landed(second, 5)).toBe(true);
     expect(bodies.positions()).toEqual([]);
+  });
+
+  it('are left to send as long as any is, whatever its size, and go once each after a reconnect', () => {
+    for (const size of [150, 20 * 1024 * 1024]) {
+      const { session } = make();
+      const { bodies } = session;
+      session.linkUp(NOTHING);
+      send(session);
+      bodies.send(1, [{ storage: 0, bytes: size, body: 'one' }]);
+      expect(bodies.hasMore()).toBe(true);
+      bodies.next(100);
+      session.linkLost();
+      session.linkUp({ received: 1, bodies: [{ seq: 1, storage: 0, bytes: 100 }] });
+      expect(bodies.next(size)).toMatchObject({ offset: 100, bytes: size - 100 });
+      expect([bodies.next(100), bodies.hasMore(), bodies.pendingBytes]).toEqual([undefined, false, size]);
+    }
   });
 
   it('go on where the peer stands after a reconnect', () => {
