@@ -142,6 +142,10 @@ function run(scenario: Scenario, rules: SimRules, coverage: Coverage): RunResult
     group.ledger.audit();
     return undefined;
   });
+  simulation.atEnd('nothing is kept', () => {
+    const left = [...group.workers.values()].flatMap((worker) => worker.leftovers());
+    return left.length > 0 ? left.join('; ') : undefined;
+  });
   let told = false;
   const settled = (): boolean => {
     if (!told) for (const worker of group.workers.values()) worker.leave();

@@ -1,4 +1,5 @@
 /** @file One life of a simulated worker: the production protocol, and a program with handles that does as it is told. */
+import { kept } from '@backwire/testing';
 import { memberKey, type GlobalId, type MemberKey } from '../src/protocol/ids.ts';
 import type { Carried, Control, Failure } from '../src/protocol/messages.ts';
 import type { OwnerEntry } from '../src/protocol/owner-table.ts';
@@ -82,6 +83,12 @@ export class SimWorker {
       this.calls.size === 0 &&
       this.handles.length === 0
     );
+  }
+
+  /** What its tables keep, counts for limits included. */
+  leftovers(): string[] {
+    const { owners, users, fence } = this.protocol;
+    return [...kept(owners), ...kept(users), ...kept(fence, ['members'])];
   }
 
   describe(): string {

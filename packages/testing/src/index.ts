@@ -24,6 +24,7 @@ export * from './chaos-proxy.ts';
 export * from './matchers.ts';
 export { errorMatching, type ErrorMatcher } from './error-matching.ts';
 export * from './namespaces.ts';
+export * from './kept.ts';
 export * from './leaks.ts';
 export { Seeded, mutate } from './mutate.ts';
 export * from './fuzz.ts';

@@ -78,6 +78,13 @@ describe('a member', () => {
     expect(sent.filter((text) => text.startsWith('fence-ack'))).toEqual(['fence-ack 2 to 0']);
   });
 
+  it('answers a question once, whatever views come after', () => {
+    const { fence, sent } = setup(A);
+    fence.request(O, 2, [C]);
+    for (let epoch = 2; epoch < 6; epoch++) fence.viewChanged(epoch, [O, A, B], epoch === 2 ? [C] : []);
+    expect(sent.filter((text) => text.startsWith('fence-ack'))).toEqual(['fence-ack 2 to 0']);
+  });
+
   it('forgets the question of an owner that dies', () => {
     const { fence, sent } = setup(A);
     fence.request(O, 3, [C]);
