@@ -3,7 +3,7 @@ import { RpcError } from '@backwire/rpc';
 import { runBackward, tensor, type Tensor } from '@backwire/tensor';
 import { AccumulateGrad, gradEdge } from '@backwire/tensor/internal';
 import { MessageType } from '@backwire/wire/internal';
-import { Random, Simulation, SimulationFailure, type RunResult, type Suite } from '@backwire/testing';
+import { kept, Random, Simulation, SimulationFailure, type RunResult, type Suite } from '@backwire/testing';
 import { backward, context } from '../src/index.ts';
 import { drawProgram, runAt, type Fn, type Place, type Program } from './program.ts';
 import { SimGroup, type SimHost } from './sim-host.ts';
@@ -150,6 +150,10 @@ export async function runDistributed(scenario: Scenario, timing = 0): Promise<Ou
   const tick = (): void => void simulation.clock.after(25, 'tick', () => (quiet() ? undefined : tick()));
   const quiet = (): boolean => ended !== undefined && group.hosts.every((host) => host.gone || isIdle(host));
   tick();
+  simulation.atEnd('nothing is kept', () => {
+    const left = group.hosts.flatMap((host) => (host.gone ? [] : keptBy(host)));
+    return left.length > 0 ? left.join('; ') : undefined;
+  });
   const result = await simulation.runAsync({
     safetyMs: 1,
     livenessMs: 600_000,
@@ -288,6 +292,11 @@ function depthOf(program: Program, fn: number): number {
 
 function isIdle(host: SimHost): boolean {
   return host.session.contexts.size === 0 && host.session.runner.machine.active === 0;
+}
+
+/** What a worker keeps, but for what it has to remember of ends that others have told. */
+function keptBy({ session: { contexts, runner } }: SimHost): string[] {
+  return [...kept(contexts, ['creators', 'dead', 'hearsay']), ...kept(runner.machine, ['dead'])];
 }
 
 function describe(group: SimGroup, ended: string | undefined): string {

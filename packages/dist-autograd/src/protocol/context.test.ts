@@ -69,6 +69,17 @@ describe('a context on another worker', () => {
     expect(reasonOf(() => table.accept(ref(50), 0))).toBe('accepted');
   });
 
+  it('is over for good, however many have ended since: the oldest ends are kept as one mark', () => {
+    const table = tableOf(1);
+    for (let i = 0; i < 65_540; i++) table.release(ref(2 * i));
+    expect(table.tombstones).toBe(65_536);
+    expect(table.oldestOf(ref(0))).toBe(7);
+    for (const local of [0, 6, 8, 2 * 65_539]) expect(reasonOf(() => table.accept(ref(local), 0))).toBe('released');
+    expect(reasonOf(() => table.accept(ref(9), 0))).toBe('accepted');
+    table.creatorDied({ worker: 7, incarnation: 100 });
+    expect(table.tombstones).toBe(0);
+  });
+
   it('that is alive here stays when the mark passes it', () => {
     const table = tableOf(1);
     const made = table.accept(ref(4), 0);
