@@ -188,6 +188,26 @@ describe('FrameReader', () => {
     expect(() => open(new Recorder()).push(bytes)).toThrow('no payload');
   });
 
+  it('asks for little after a body, where the next often follows, and for much again after a frame', () => {
+    const frames = new FrameWriter();
+    frames.begin();
+    frames.out.raw(new Uint8Array(5_000));
+    frames.endCall(call());
+    const [frame, writer] = [Uint8Array.from(joined(frames)), new FrameWriter()];
+    writer.body(1, 0, 0, new Uint8Array(3_000), 0);
+    const body = Uint8Array.from(joined(writer));
+    for (const slab of [4_096, 65_536]) {
+      const reader = open(new Recorder(), DEFAULT_WIRE_LIMITS, slab);
+      const after: number[] = [];
+      for (const bytes of [frame, body, frame, body, body, frame]) {
+        reader.push(bytes);
+        after.push(reader.nextBuffer().length);
+      }
+      expect(after.map((length) => length > 1_024)).toEqual([true, false, true, false, false, true]);
+      expect(reader.midFrame).toBe(false);
+    }
+  });
+
   it('allocates for a large frame as its bytes arrive, not for its length', () => {
     const header = new Uint8Array(56);
     const view = new DataView(header.buffer);

@@ -178,6 +178,64 @@ describe('call frames', () => {
   });
 });
 
+describe('writes', () => {
+  const fill = (writer: FrameWriter, byte: number, frames = 3): void => {
+    for (let i = 0; i < frames; i++) {
+      writer.begin();
+      writer.out.raw(new Uint8Array(900).fill(byte));
+      writer.endCall(call());
+    }
+  };
+
+  it('give back their own memory and none of another, in whatever order', () => {
+    const slabs = new SlabPool(1024, 8);
+    const writer = new FrameWriter(slabs);
+    const writes = [1, 2, 3].map((byte) => {
+      fill(writer, byte);
+      const write = writer.flush();
+      if (write === undefined) throw new Error('nothing was written');
+      return { write, bytes: Buffer.concat(write.chunks) };
+    });
+    writer.dispose();
+    const [first, second, third] = writes as [(typeof writes)[0], (typeof writes)[0], (typeof writes)[0]];
+    const used = [slabs.usedBytes];
+    for (const { write } of [second, first]) {
+      write.release();
+      used.push(slabs.usedBytes);
+    }
+    // What was given back is used again; the third write still stands as it was.
+    fill(new FrameWriter(slabs), 9, 6);
+    expect(Buffer.concat(third.write.chunks)).toEqual(third.bytes);
+    expect(used.every((bytes, i) => i === 0 || bytes < (used[i - 1] as number))).toBe(true);
+  });
+
+  it('leave nothing of what is forgotten, or was never flushed', () => {
+    const slabs = new SlabPool(1024, 8);
+    const writer = new FrameWriter(slabs);
+    fill(writer, 1);
+    expect(writer.pendingBytes).toBe(3 * 956);
+    writer.forget();
+    expect([writer.pendingBytes, writer.flush()]).toEqual([0, undefined]);
+    fill(writer, 2, 1);
+    expect(joined(writer)).toHaveLength(956);
+    fill(writer, 3);
+    writer.dispose();
+    expect(slabs.usedBytes).toBe(0);
+  });
+
+  it('begin at the front of memory that is used again', () => {
+    const slabs = new SlabPool(8_192, 8);
+    for (let i = 0; i < 4; i++) {
+      const writer = new FrameWriter(slabs);
+      fill(writer, i, 12);
+      expect(joined(writer)).toHaveLength(12 * 956);
+      writer.dispose();
+      expect([slabs.usedBytes, slabs.take().used]).toEqual([0, 0]);
+      slabs.usedBytes = 0;
+    }
+  });
+});
+
 describe('regions', () => {
   it('can be patched and sent again while the session holds their slab', () => {
     const slabs = new SlabPool();

@@ -95,6 +95,13 @@ describe('sizes', () => {
     expect(() => decodeWrap(lying)).toThrow('a device map of 4294967295 entries');
   });
 
+  it('of what a message reaches are checked before anything is allocated', () => {
+    const bytes = encodeWrap({ type: 1, context, oldest: 0, message: 0, path: [], graph: true, reach: [] });
+    const at = bytes.findLastIndex((byte) => byte === 1);
+    const lying = Uint8Array.of(...bytes.subarray(0, at), 0xff, 0xff, 0xff, 0xff, 0x0f, ...bytes.subarray(at + 1));
+    expect(() => decodeWrap(lying)).toThrow('send functions, 4294967294 of them');
+  });
+
   it('are checked before anything is allocated', () => {
     const huge = { context, pass, options, messages: [] };
     const bytes = encodeDiscover(huge);

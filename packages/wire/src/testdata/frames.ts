@@ -49,10 +49,13 @@ export function call(overrides: Partial<CallFields> = {}): CallFields {
   };
 }
 
-/** All that was written, in one piece. */
+/** All that was written, in one piece; it is as long as the writer says, before and in the write. */
 export function joined(writer: FrameWriter): Uint8Array {
+  const pending = writer.pendingBytes;
   const write = writer.flush();
   const bytes = Buffer.concat(write?.chunks ?? []);
+  const told = [pending, write?.bytes ?? 0, writer.pendingBytes].join();
+  if (told !== [bytes.length, bytes.length, 0].join()) throw new Error(`${told} for ${bytes.length} bytes`);
   write?.release();
   return bytes;
 }

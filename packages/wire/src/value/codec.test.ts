@@ -1,7 +1,7 @@
 /** @file The bytes of values: what is written and read, its limits, and what is malformed. */
 import { describe, expect, it } from 'vitest';
 import { decodeValue, encodeValue } from '../index.ts';
-import { ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec, WireError } from '../internal.ts';
+import { ByteReader, ByteWriter, DEFAULT_WIRE_LIMITS, ValueCodec, WireError } from '../internal.ts';
 import { Value } from '../gen/backwire/wire/v1/value.ts';
 import { roundTrip } from '../testdata/round-trip.ts';
 
@@ -106,6 +106,45 @@ describe('value bytes', () => {
     const unknown = 'a00605' + 'a1060102030405060708' + 'a2060161' + 'a50601020304';
     expect(decodeValue(Buffer.from(unknown + '1802' + unknown, 'hex'), [])).toBe(1);
     expect(decodeValue(new Uint8Array(0), [])).toBeUndefined();
+  });
+
+  it.each<[string, unknown]>([
+    ['a list', [1]],
+    ['packed numbers', [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5]],
+    ['an object', { a: 1, b: 'x' }],
+    ['a map', new Map([['a', 1]])],
+    ['a set', new Set([1])],
+    ['an error', new TypeError('no', { cause: 1 })],
+    ['a bigint', 2n ** 70n],
+    ['a typed array', Uint16Array.of(1, 2)],
+  ])('may have such fields inside of %s, before and after those that are known', (_what, value) => {
+    const { bytes } = encodeValue(value);
+    const reader = new ByteReader(bytes);
+    const [tag, known] = [reader.varint32(), reader.view8()];
+    expect([tag < 2 ** 14, reader.pos]).toEqual([true, bytes.length]);
+    const head = tag < 128 ? Uint8Array.of(tag) : Uint8Array.of(tag | 128, tag >> 7);
+    const unknown = Buffer.from('a00605' + 'a1060102030405060708' + 'a2060161' + 'a50601020304', 'hex');
+    for (const inner of [
+      [unknown, known],
+      [known, unknown],
+    ]) {
+      const contents = Buffer.concat(inner);
+      expect(contents.length).toBeLessThan(128);
+      const longer = Buffer.concat([head, Uint8Array.of(contents.length), contents]);
+      expect(decodeValue(longer, [])).toEqual(value);
+    }
+  });
+
+  it('has packed numbers of eight bytes each', () => {
+    const { bytes } = encodeValue([0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5]);
+    const reader = new ByteReader(bytes);
+    const tag = reader.varint32();
+    const numbers = Buffer.from(reader.view8()).subarray(-64);
+    const packed = (count: number): Uint8Array =>
+      Buffer.concat([Uint8Array.of(tag | 128, tag >> 7, count + 2, (1 << 3) | 2, count), numbers.subarray(0, count)]);
+    expect(decodeValue(packed(16), [])).toEqual([0.5, 1.5]);
+    for (const count of [1, 15, 17, 63])
+      expect(() => decodeValue(packed(count), [])).toThrow('packed numbers of a broken length');
   });
 });
 
