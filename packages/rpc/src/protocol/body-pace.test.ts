@@ -107,7 +107,8 @@ describe('a pace', () => {
     pace.piece(2, 3, 8_192, 8_192, 0);
     pace.piece(2, 3, 24_576, 16_384, 0);
     expect(pace.pieceBytes(MOST_PIECE)).toBe(0);
-    pace.acknowledged(7, 0, 1, 1);
+    for (const [seq, storage, end] of [[7, 0, 1] as const, [3, 3, 24_576] as const, [2, 1, 24_576] as const])
+      pace.acknowledged(seq, storage, end, 1);
     expect(pace.pieceBytes(MOST_PIECE)).toBe(0);
     pace.acknowledged(2, 3, 24_576, 1);
     pace.acknowledged(2, 3, 24_576, 1);
@@ -137,6 +138,20 @@ describe('a pace', () => {
     const piece = pace.pieceBytes(MOST_PIECE);
     expect(piece).toBeGreaterThan(0);
     expect(pace.piece(1, 0, end + piece, piece, now + 60_000)).toBe(true);
+  });
+
+  it('has no more on its way than it may, and no less, however fast or slow that becomes', () => {
+    const options = { ...PACE, leastBytes: 4 * 1024, mostBytes: 64 * 1024, leastPieceBytes: 1_024 };
+    const pace = new BodyPace(options);
+    const filled: number[] = [];
+    for (let round = 0, now = 0, end = 0; round < 60; round++) {
+      const before = end;
+      for (let piece = pace.pieceBytes(1_024); piece > 0; piece = pace.pieceBytes(1_024))
+        pace.piece(1, 0, (end += piece), piece, now);
+      filled.push(end - before);
+      pace.acknowledged(1, 0, end, (now += round % 20 < 10 ? 1 : 60_000));
+    }
+    expect([Math.min(...filled), Math.max(...filled)]).toEqual([options.leastBytes, options.mostBytes]);
   });
 
   it('knows nothing of another link', () => {

@@ -57,6 +57,50 @@ describe('a connector', () => {
     expect(failing.connector.state).toBe('up');
   });
 
+  it('takes no dial of its peer that is over, however late its greeting comes', () => {
+    const taken = make('a', 'b');
+    taken.connector.hello('3', 3, 0);
+    const parked = make('a', 'b');
+    parked.connector.want(0);
+    parked.connector.hello('3', 3, 0);
+    parked.connector.dialFailed('failed', 5);
+    const welcomed = make('a', 'b');
+    welcomed.connector.want(0);
+    welcomed.connector.welcomed(3, 0);
+    for (const { log, connector } of [taken, parked, welcomed]) {
+      log.length = 0;
+      for (const dial of [2, 3, 4, 3]) connector.hello(`late ${dial}`, dial, 10);
+      expect(log).toEqual(['refuse late 2', 'refuse late 3', 'accept late 4', 'refuse late 3']);
+    }
+  });
+
+  it('believes a refusal that comes twice in a row, not one before and one after a failure of another kind', () => {
+    const { log, connector } = make('a', 'b');
+    connector.want(0);
+    connector.dialFailed('refused', 0);
+    connector.tick(connector.timerAt);
+    connector.dialFailed('failed', CONNECTOR_TIMES.refusalGapMs);
+    connector.tick(connector.timerAt);
+    connector.dialFailed('refused', 2 * CONNECTOR_TIMES.refusalGapMs);
+    expect(log).not.toContain('give up refused');
+    connector.tick(connector.timerAt);
+    connector.dialFailed('refused', 3 * CONNECTOR_TIMES.refusalGapMs);
+    expect(log.at(-1)).toBe('give up refused');
+  });
+
+  it('counts the time in which a peer cannot be reached from the last link on, however many have broken', () => {
+    const { log, connector } = make('a', 'b', false);
+    let now = 0;
+    connector.want(now);
+    while (now < 2 * CONNECTOR_TIMES.graceMs) {
+      connector.welcomed(0, now);
+      connector.linkLost((now += 1), false);
+      if (connector.state === 'waiting') connector.tick((now = Math.max(now, connector.timerAt)));
+    }
+    connector.dialFailed('failed', now + 1);
+    expect([log.filter((line) => line.startsWith('give up')), connector.state]).toEqual([[], 'waiting']);
+  });
+
   it('takes the dial of its peer while its own one stands in line, whoever would win, and dials no more', () => {
     for (const [name, peer] of [
       ['a', 'b'],

@@ -1,5 +1,5 @@
 /** @file Calls with a key: what each is told, in every order of events; what is kept, for how long, and what a full table costs. */
-import { Random } from '@backwire/testing';
+import { kept as left, Random } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 import { KeyedCalls, type Turn } from './keyed-calls.ts';
 
@@ -39,6 +39,29 @@ describe('a key', () => {
     expect(calls.ended('k', undefined, 1)).toEqual([]);
     expect(calls.size).toBe(0);
     expect(calls.arrive('k', 'y', 'c', 2)).toEqual(run);
+  });
+
+  it('tells each that waits once, and nobody again when all is forgotten', () => {
+    const calls = table();
+    for (const who of ['a', 'b', 'c']) calls.arrive('k', 'x', who, 0, 'caller');
+    expect(calls.ended('k', kept('done', 5), 1)).toHaveLength(2);
+    calls.arrive('l', 'x', 'd', 2, 'caller');
+    calls.arrive('l', 'x', 'e', 2, 'other');
+    expect(calls.clear()).toEqual(['e']);
+    expect(left(calls)).toEqual([]);
+  });
+
+  it('leaves nothing behind of those who called, once it is too old or gave nothing', () => {
+    const calls = table();
+    for (const [i, who] of ['a', 'b', 'c'].entries()) {
+      calls.arrive(who, 'x', who, 0, `caller ${i}`);
+      calls.ended(who, who === 'c' ? undefined : kept('done', 5), 1);
+    }
+    for (const key of ['a', 'b']) {
+      calls.arrive(key, 'x', 'late', 60);
+      calls.ended(key, undefined, 60);
+    }
+    expect([calls.size, calls.bytes, left(calls)]).toEqual([0, 0, []]);
   });
 
   it('refuses other arguments while a call runs, and while its outcome is kept', () => {

@@ -142,6 +142,11 @@ describe('a session', () => {
     expect(session.ackAt()).toBe(400);
     session.linkLost();
     expect(session.ackAt()).toBe(Infinity);
+    session.linkUp(NOTHING);
+    for (let seq = 6; seq <= 9; seq++) session.arrived(seq, 60, 500);
+    expect(session.ackAt()).toBe(0);
+    session.linkLost();
+    expect(session.ackAt()).toBe(Infinity);
   });
 
   it('releases everything when it closes, and takes nothing more', () => {
@@ -191,12 +196,14 @@ describe('a session', () => {
   it('gives credit back by the half window of bytes, too, for few calls that are large', () => {
     const { credits } = make().session;
     credits.allow(100, 1_000);
+    expect([credits.wasTold(100), credits.wasTold(101)]).toEqual([true, false]);
     for (let round = 1; round <= 3; round++) {
       credits.finished(1, 499);
       expect(credits.grantIsDue()).toBe(false);
       credits.finished(1, 1);
       expect(credits.grantIsDue()).toBe(true);
       expect(credits.grant()).toEqual({ calls: 100 + 2 * round, bytes: 1_000 + 500 * round });
+      expect([credits.wasTold(100 + 2 * round), credits.wasTold(101 + 2 * round)]).toEqual([true, false]);
     }
   });
 });
