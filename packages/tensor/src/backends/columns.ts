@@ -37,8 +37,8 @@ interface Room {
 function sizesOf(attrs: Attrs): Sizes {
   const windows = numbers(attrs, WINDOWS);
   const space = numbers(attrs, WINDOW_SPACE);
-  const [n, c, h, w, kh, kw] = windows as [number, number, number, number, number, number];
-  const [filters, outH, outW] = numbers(attrs, ['filters', 'outH', 'outW']) as [number, number, number];
+  const [n, c, h, w, kh, kw] = windows;
+  const [filters, outH, outW] = numbers(attrs, ['filters', 'outH', 'outW']);
   return {
     n,
     image: c * h * w,

@@ -21,13 +21,17 @@ export const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
 /** Elements up to the next multiple of 64 bytes, where libraries read and write in place. */
 export const whole = (size: number): number => Math.ceil(size / 16) * 16;
 
+/** A number for each name. */
+type Numbers<T extends readonly string[]> = { -readonly [I in keyof T]: number };
+
 /** Attributes of a kernel that are numbers, by their names. @throws InvariantError for one that is missing or none. */
-export function numbers(attrs: Attrs, names: readonly string[]): number[] {
-  return names.map((name) => {
+export function numbers<const T extends readonly string[]>(attrs: Attrs, names: T): Numbers<T> {
+  const values = names.map((name) => {
     const value = attrs[name];
     if (typeof value !== 'number') throw new InvariantError(`a kernel was not given ${name}`);
     return value;
   });
+  return values as Numbers<T>;
 }
 
 /** What kernels of windows over images take, in their order. */

@@ -43,12 +43,7 @@ interface Between {
 }
 
 function sizesOf(kind: Recurrence, attrs: Attrs): Sizes {
-  const [steps, rows, hidden, backwards] = numbers(attrs, ['steps', 'rows', 'hidden', 'backwards']) as [
-    number,
-    number,
-    number,
-    number,
-  ];
+  const [steps, rows, hidden, backwards] = numbers(attrs, ['steps', 'rows', 'hidden', 'backwards']);
   return { ...layoutOf(kind, { steps, rows, hidden, backwards: backwards === 1 }), steps, rows, hidden };
 }
 
@@ -101,7 +96,7 @@ function gru(of: (name: string) => Call): Between {
 
 function rnn(of: (name: string) => Call): Between {
   const [advance, goBack] = [of('rnnStep'), of('rnnStepBack')];
-  const relu = (attrs: Attrs): number => numbers(attrs, ['relu'])[0] as number;
+  const relu = (attrs: Attrs): number => numbers(attrs, ['relu'])[0];
   return {
     forward: ({ x, u, after: [h] }, { state }, _, attrs) => {
       advance(x, u, h as number, relu(attrs), state);

@@ -8,7 +8,7 @@ import type { Product } from './products.ts';
 import { exported, type SimdExports } from './simd.ts';
 
 /** One whose lines lie so many elements apart. */
-export interface ProductOfLines extends Product {
+interface ProductOfLines extends Product {
   readonly lineA: number;
   readonly lineB: number;
   readonly lineOut: number;
@@ -46,13 +46,8 @@ interface Sizes {
 
 const NAMES = [...WINDOWS, 'filters'] as const;
 
-/** As many numbers as names. */
-type AsMany<T extends readonly string[]> = { readonly [I in keyof T]: number };
-
 function sizesOf(attrs: Attrs): Sizes {
-  const [n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters] = numbers(attrs, NAMES) as AsMany<
-    typeof NAMES
-  >;
+  const [n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters] = numbers(attrs, NAMES);
   return { n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters };
 }
 

@@ -132,7 +132,7 @@ function walkPairs(steps: Step[], runs: PairRuns): void {
 function rows(run: Call, names: readonly string[], more: readonly string[] = []): OwnKernel {
   return (heap, inputs, attrs) => {
     const given = names.map((name) => input(inputs, name));
-    const [rowCount, n] = numbers(attrs, ['rows', 'n']) as [number, number];
+    const [rowCount, n] = numbers(attrs, ['rows', 'n']);
     const out = heap.make(rowCount * n, 'float32');
     run(...given.map(at), out.at, rowCount, n, ...numbers(attrs, more));
     return out;
@@ -142,12 +142,7 @@ function rows(run: Call, names: readonly string[], more: readonly string[] = [])
 /** The sums over the middle of [pre, red, post], each divided by `divisor`. */
 function sums(sumRows: Call, sumColumns: Call): OwnKernel {
   return (heap, inputs, attrs) => {
-    const [pre, red, post, divisor] = numbers(attrs, ['pre', 'red', 'post', 'divisor']) as [
-      number,
-      number,
-      number,
-      number,
-    ];
+    const [pre, red, post, divisor] = numbers(attrs, ['pre', 'red', 'post', 'divisor']);
     const out = heap.make(pre * post, 'float32');
     const x = at(input(inputs, 'x'));
     if (post === 1) sumRows(x, out.at, pre, red, divisor);
@@ -159,7 +154,7 @@ function sums(sumRows: Call, sumColumns: Call): OwnKernel {
 /** Sums over all but the middle of [before, kept, after]. */
 function sumsAround(run: Call): OwnKernel {
   return (heap, inputs, attrs) => {
-    const sizes = numbers(attrs, ['before', 'kept', 'after', 'divisor']) as [number, number, number, number];
+    const sizes = numbers(attrs, ['before', 'kept', 'after', 'divisor']);
     const out = heap.make(sizes[1], 'float32');
     run(at(input(inputs, 'x')), out.at, ...sizes);
     return out;
@@ -171,7 +166,7 @@ const POOLS = ['images', 'h', 'w', 'kh', 'kw', 'sy', 'sx', 'py', 'px', 'outH', '
 /** A kernel with one input x, sizes in `names`, and a result of `size` elements. */
 function sized(run: Call, names: readonly string[], dtype: 'float32' | 'int32' = 'float32'): OwnKernel {
   return (heap, inputs, attrs) => {
-    const [size] = numbers(attrs, ['size']) as [number];
+    const [size] = numbers(attrs, ['size']);
     const out = heap.make(size, dtype);
     run(at(input(inputs, 'x')), out.at, ...numbers(attrs, names));
     return out;
@@ -190,7 +185,7 @@ function roomy(
   needs: readonly string[],
 ): OwnKernel {
   return (heap, inputs, attrs) => {
-    const [size] = numbers(attrs, ['size']) as [number];
+    const [size] = numbers(attrs, ['size']);
     const places = operands.map((name) => at(input(inputs, name)));
     return heap.filled(size, (out) =>
       heap.meanwhile(space(...numbers(attrs, needs)) as number, (room) => {
@@ -206,7 +201,7 @@ function strided(run: Call): OwnKernel {
     const x = blockOf(input(inputs, 'x').buffer);
     const sizes = attrs['sizes'] as readonly number[];
     const strides = attrs['strides'] as readonly number[];
-    const [offset] = numbers(attrs, ['offset']) as [number];
+    const [offset] = numbers(attrs, ['offset']);
     const out = heap.make(sizeOf(sizes), x.dtype);
     run(x.at + 4 * offset, out.at, ...sizes, ...strides);
     return out;
@@ -216,7 +211,7 @@ function strided(run: Call): OwnKernel {
 /** The adjoint of a strided view: attrs have `size`, that of the result, too. */
 function placed(run: Call): OwnKernel {
   return (heap, inputs, attrs) => {
-    const [size, offset] = numbers(attrs, ['size', 'offset']) as [number, number];
+    const [size, offset] = numbers(attrs, ['size', 'offset']);
     const out = heap.make(size, 'float32');
     const [sizes, strides] = [attrs['sizes'] as readonly number[], attrs['strides'] as readonly number[]];
     run(at(input(inputs, 'x')), out.at, size, offset, ...sizes, ...strides);
@@ -227,7 +222,7 @@ function placed(run: Call): OwnKernel {
 /** a or b, each a number or all of `m` times `n` elements, by n bytes of `c`. */
 function chosen(run: Call): OwnKernel {
   return (heap, inputs, attrs) => {
-    const [m, n] = numbers(attrs, ['m', 'n']) as [number, number];
+    const [m, n] = numbers(attrs, ['m', 'n']);
     const [c, a, b] = [input(inputs, 'c'), input(inputs, 'a'), input(inputs, 'b')];
     const out = heap.make(m * n, 'float32');
     const step = (t: DeviceTensor): number => (count(t) === 1 ? 0 : 1);
@@ -239,7 +234,7 @@ function chosen(run: Call): OwnKernel {
 /** A number for each of `rows` rows of `n` neighbours. */
 function ofRows(run: Call): OwnKernel {
   return (heap, inputs, attrs) => {
-    const [rowCount, n] = numbers(attrs, ['rows', 'n']) as [number, number];
+    const [rowCount, n] = numbers(attrs, ['rows', 'n']);
     const out = heap.make(rowCount, 'float32');
     run(at(input(inputs, 'x')), out.at, rowCount, n);
     return out;
@@ -250,7 +245,7 @@ function ofRows(run: Call): OwnKernel {
 function positioned(run: Call, adjoint: boolean): OwnKernel {
   return (heap, inputs, attrs) => {
     const [x, positions] = [input(inputs, 'x'), input(inputs, 'positions')];
-    const [size] = numbers(attrs, ['size']) as [number];
+    const [size] = numbers(attrs, ['size']);
     const out = heap.make(size, 'float32');
     if (adjoint) run(at(x), at(positions), out.at, count(positions), size);
     else run(at(x), at(positions), out.at, size);
@@ -262,8 +257,8 @@ function positioned(run: Call, adjoint: boolean): OwnKernel {
 function byRow(run: Call, adds: boolean): OwnKernel {
   return (heap, inputs, attrs) => {
     const x = at(input(inputs, 'x'));
-    const [n, width] = numbers(attrs, ['n', 'width']) as [number, number];
-    const [rowCount] = adds ? (numbers(attrs, ['rows']) as [number]) : [n];
+    const [n, width] = numbers(attrs, ['n', 'width']);
+    const [rowCount] = adds ? numbers(attrs, ['rows']) : [n];
     const out = heap.make(rowCount * width, 'float32');
     if (adds) run(x, at(input(inputs, 'from')), at(input(inputs, 'to')), out.at, n, width, rowCount);
     else run(x, at(input(inputs, 'ids')), out.at, n, width);
