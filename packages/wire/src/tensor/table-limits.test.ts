@@ -16,8 +16,8 @@ import { readHeaderTable, writeHeaderTable } from '../frame/header-table.ts';
 import { call, joined } from '../testdata/frames.ts';
 import { writeStorage, writeTensor } from './table-codec.ts';
 
-/** Field 100, of every wire type. */
-const UNKNOWN = Buffer.from('a00605' + 'a1060102030405060708' + 'a2060161' + 'a50601020304', 'hex');
+/** Field 100, of every wire type; its bytes look like a first field that is cut off. */
+const UNKNOWN = Buffer.from('a00605' + 'a1060102030405060708' + 'a206020a7f' + 'a50601020304', 'hex');
 
 /** The same messages, each with fields that nobody knows before and after its own, and between them. */
 function widened(bytes: Uint8Array): Uint8Array {
