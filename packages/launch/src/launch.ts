@@ -72,6 +72,10 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
       : await overHosts({ ...settings, signal: interrupts.signal }, command, run, interrupts);
     interrupts.throwIfFailed();
     return result;
+  } catch (error) {
+    // Whatever else failed as the launch was ended for it.
+    interrupts.throwIfFailed();
+    throw error;
   } finally {
     interrupts.close();
     reaper.close();

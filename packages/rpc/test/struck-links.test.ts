@@ -31,7 +31,7 @@ const ELEMENTS = 2_000;
 const BYTES = 9_000;
 const secret = 'a secret of this test alone';
 /** A link that says nothing for so long is cut. */
-const liveness = { pingMs: 200, suspectMs: 500, deadMs: 1_000 };
+const liveness = { pingMs: 200, suspectMs: 1_000, deadMs: 2_000 };
 
 interface Struck {
   readonly seed: number;
@@ -44,12 +44,12 @@ async function strikeOnce(transport: string, security: Security, { seed, strike,
   const id = `case ${cases++}`;
   const cluster = await startCluster(2, { transports: [transport], security, liveness });
   const proxies: ChaosProxy[] = [];
+  const watch = setInterval(() => {
+    for (const proxy of proxies) if (proxy.struck > 0) proxy[way].strike = undefined;
+  });
   try {
     await throughProxies(cluster.agents, seed, proxies);
     for (const proxy of proxies) proxy[way].strike = strike;
-    const watch = setInterval(() => {
-      for (const proxy of proxies) if (proxy.struck > 0) proxy[way].strike = undefined;
-    });
     const outcomes = await cluster.at(0).run(async () => {
       const calls = [0, 1, 2].map((n) => {
         rpcOneway('w1', note, [id, n]);
@@ -60,7 +60,6 @@ async function strikeOnce(transport: string, security: Security, { seed, strike,
       );
       return Promise.all([...calls, whole].map((call) => call.catch((error: unknown) => rpcInfo(error)?.code)));
     });
-    clearInterval(watch);
     if (proxies.every(({ struck }) => struck === 0)) return undefined;
     for (const [from, to] of [
       [0, 'w1'],
@@ -70,6 +69,7 @@ async function strikeOnce(transport: string, security: Security, { seed, strike,
     const own = [...runs].filter(([call]) => call.startsWith(`${id} `));
     return { outcomes, runs: own.map(([, count]) => count), notes: notes.get(id) };
   } finally {
+    clearInterval(watch);
     await cluster.close();
     for (const proxy of proxies) await proxy.close();
   }

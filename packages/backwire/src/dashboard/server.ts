@@ -109,6 +109,9 @@ function send(request: IncomingMessage, response: ServerResponse, file: string |
   response.end(request.method === 'HEAD' || name === undefined ? undefined : readFileSync(join(PAGE, name)));
 }
 
+/** How long a page that another takes the place of has to hear of it. */
+const REPLACED_MS = 1_000;
+
 /** The pages that are open. States: nobody looks ↔ looks every interval, while at least one page is open; closed. */
 class Pages {
   private readonly inspector: Inspector;
@@ -133,6 +136,8 @@ class Pages {
     for (const oldest of [...this.all].slice(0, Math.max(0, this.all.size - MAX_PAGES + 1))) {
       this.all.delete(oldest);
       oldest.end(eventText('replaced', {}));
+      // One that does not read is not waited for.
+      setTimeout(() => oldest.destroy(), REPLACED_MS).unref();
     }
     response.writeHead(200, { ...HEADERS, 'content-type': EVENTS_TYPE });
     this.all.add(response);

@@ -9,6 +9,7 @@ import {
   type HeaderEntry,
   type TensorPlan,
 } from '@backwire/wire/internal';
+import { ARRIVE } from '../protocol/meetings.ts';
 import type { Environment } from '../base/environment.ts';
 import { NOTHING_INSIDE, WriteContext } from '../extensions/value-context.ts';
 import { RpcError } from '../base/errors.ts';
@@ -29,8 +30,8 @@ interface KeptMessage {
 }
 
 export class CallWriter {
-  /** Calls written whose end nobody hears of. */
-  sentOneway = 0;
+  /** Calls written; meetings do not count, for they are how quiet is measured. */
+  sent = 0;
   private readonly environment: Environment;
 
   constructor(environment: Environment) {
@@ -136,7 +137,7 @@ export class CallWriter {
     // One look at the clock a call, when it was made; what was held back since has to look again.
     const now = call.heldBack ? this.environment.now() : call.startedAt;
     const remainingMs = deadline === Infinity ? -1 : Math.max(1, deadline - now);
-    if ((draft.flags & FrameFlag.ONEWAY) !== 0) this.sentOneway++;
+    if (call.label.name !== ARRIVE) this.sent++;
     const keyed = header !== undefined && header.some(({ extension }) => extension === KEY_ENTRY);
     if (keyed) draft.flags |= FrameFlag.IDEMPOTENT;
     call.hasBodies = draft.plan !== undefined;

@@ -45,8 +45,6 @@ export class Caller {
   /** Which calls note where they are made. */
   callSites = new CallSites(false);
   private readonly writer: CallWriter;
-  /** Calls that somebody waits for. Meetings are the agent's own. */
-  private opened = 0;
   private readonly faults: FaultInjector;
   private readonly environment: ExtendedEnvironment;
 
@@ -59,9 +57,9 @@ export class Caller {
     this.defaultTimeoutMs = defaultTimeoutMs;
   }
 
-  /** Calls made: each that has an end, though its arguments could not be sent, and one-way calls that were sent. */
+  /** Calls made. */
   get sent(): number {
-    return this.opened + this.writer.sentOneway;
+    return this.writer.sent;
   }
 
   /** Calls `name` on `peer`. Never throws: what fails here goes to the answer too. */
@@ -207,7 +205,6 @@ export class Caller {
       return undefined;
     }
     call.header = encoded;
-    if (form.label.name !== ARRIVE) this.opened++;
     if (within !== undefined) within.origin.slots.callOut(within);
     this.environment.observers.current?.called?.(call);
     try {

@@ -1668,6 +1668,7 @@ var SocketConnection = class {
 		if (!direct) socket.on("data", (chunk) => this.deliver(chunk));
 		socket.on("error", (error) => {
 			this.failure ??= error;
+			socket.destroy();
 		});
 		socket.once("close", () => this.onClose());
 	}

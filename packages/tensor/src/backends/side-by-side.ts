@@ -108,7 +108,7 @@ export function sideBySide(
     const [image, result] = [s.c * s.h * s.w, s.filters * s.outH * s.outW];
     const most = Math.min(MOST_IMAGES, Math.floor(AT_ONCE / inOne(s)));
     // Parts of one size, so that the last is not a few images.
-    const images = Math.min(s.n, whole(s.n / Math.ceil(s.n / most)));
+    const images = Math.ceil(s.n / Math.ceil(s.n / most));
     const [xs, ys] = [whole(images * image), whole(images * result)];
     heap.meanwhile(xs + ys + s.filters * s.c * s.kh * s.kw, (x) => {
       const y = x + 4 * xs;

@@ -156,6 +156,8 @@ class Line {
   }
 
   private message(message: IncomingMessage): void {
+    // A pipe that carries answers has opened.
+    this.waiting = [];
     const reply = this.open.get(message.id);
     // Given up meanwhile; torch drops what comes late as well.
     if (reply === undefined) return forget(message);
