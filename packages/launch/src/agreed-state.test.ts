@@ -1,4 +1,5 @@
 /** @file The state that launchers agree on: changed by whoever is faster, and told again only where it was lost. */
+import { randomUUID } from 'node:crypto';
 import type { Lease, Store } from '@backwire/rpc';
 import { openStore } from '@backwire/rpc/internal';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -15,7 +16,7 @@ let learnt: Rendezvous[];
 let agreed: AgreedState;
 
 beforeEach(async () => {
-  store = (await openStore(`memory://${Math.random()}`, { rank: 0, timeoutMs: 1_000 })).store;
+  store = (await openStore(`memory://${randomUUID()}`, { rank: 0, timeoutMs: 1_000 })).store;
   learnt = [];
   agreed = new AgreedState(store, KEY, (state) => void learnt.push(state));
 });

@@ -68,14 +68,10 @@ export async function launch(options: LaunchOptions): Promise<LaunchResult> {
   const alone = settings.nodes === 1 && settings.membership === 'static' && settings.backend === 'hosted';
   try {
     const result = alone
-      ? await onThisHost(settings, command, run)
-      : await overHosts({ ...settings, signal: interrupts.signal }, command, run, interrupts);
-    interrupts.throwIfFailed();
-    return result;
-  } catch (error) {
-    // Whatever else failed as the launch was ended for it.
-    interrupts.throwIfFailed();
-    throw error;
+      ? onThisHost(settings, command, run)
+      : overHosts({ ...settings, signal: interrupts.signal }, command, run, interrupts);
+    // Also instead of whatever else fails as the launch is ended for it.
+    return await result.finally(() => interrupts.throwIfFailed());
   } finally {
     interrupts.close();
     reaper.close();

@@ -18,16 +18,19 @@ export async function throughProxies(
     const scheme = endpoint.slice(0, endpoint.indexOf(':'));
     routes.set(endpoint, 'path' in address ? `unix://${address.path}` : `${scheme}://127.0.0.1:${address.port}`);
   }
-  for (const agent of agents) {
-    const inside = agent as unknown as { transports: readonly Transport[] };
-    inside.transports = inside.transports.map((each) => ({
-      name: each.name,
-      domain: each.domain,
-      isViable: () => true,
-      listen: (options, onConnection) => each.listen(options, onConnection),
-      dial: (endpoint, options) => each.dial(routes.get(endpoint) ?? endpoint, options),
-    }));
-  }
+  for (const agent of agents) redirect(agent, (endpoint) => routes.get(endpoint) ?? endpoint);
+}
+
+/** Makes every dial of `agent` go where `to` says. */
+export function redirect(agent: RpcAgent, to: (endpoint: string) => string): void {
+  const inside = agent as unknown as { transports: readonly Transport[] };
+  inside.transports = inside.transports.map((each) => ({
+    name: each.name,
+    domain: each.domain,
+    isViable: () => true,
+    listen: (options, onConnection) => each.listen(options, onConnection),
+    dial: (endpoint, options) => each.dial(to(endpoint), options),
+  }));
 }
 
 function addressOf(endpoint: string): ProxyAddress {

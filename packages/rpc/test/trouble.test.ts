@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Agent } from '../src/agent/agent.ts';
 import { createAgent, rpcFunction, rpcInfo, rpcSync, type RpcAgent, type RpcOptions } from '../src/index.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
-import type { Transport } from '../src/transports/transport.ts';
+import { redirect } from './proxied.ts';
 
 let runs = 0;
 const double = rpcFunction('trouble/double', (x: Tensor) => {
@@ -36,14 +36,7 @@ function portOf(agent: RpcAgent): number {
 }
 /** Makes every dial of `agent` go to `port`. */
 function detour(agent: RpcAgent, port: number): void {
-  const inside = agent as unknown as { transports: readonly Transport[] };
-  inside.transports = inside.transports.map((each) => ({
-    name: each.name,
-    domain: each.domain,
-    isViable: () => true,
-    listen: (options, onConnection) => each.listen(options, onConnection),
-    dial: (_endpoint, options) => each.dial(`tcp://127.0.0.1:${port}`, options),
-  }));
+  redirect(agent, () => `tcp://127.0.0.1:${port}`);
 }
 async function stranger(port: number): Promise<{ socket: Socket; ended: Promise<Buffer> }> {
   const socket = connect(port, '127.0.0.1');

@@ -28,7 +28,7 @@ export interface Past {
 export class History {
   readonly intervalMs: number;
   private before: GroupLook | undefined;
-  /** What each member said last, and when: one may miss a look. */
+  /** What each member said last: one may miss a look. */
   private readonly said = new Map<string, Said>();
   private readonly totals: TotalsSnapshot[] = [];
   private readonly notes: Note[] = [];
@@ -87,7 +87,7 @@ export class History {
     for (const member of this.said.keys()) if (!present.has(member)) this.said.delete(member);
     for (const report of reportsOf(look)) {
       const { at, sessions, metrics, upMs, rssBytes } = report;
-      this.said.set(memberKey(report), { report: { at, sessions, metrics, upMs, rssBytes } });
+      this.said.set(memberKey(report), { at, sessions, metrics, upMs, rssBytes });
     }
   }
 
@@ -112,17 +112,15 @@ function latestOf(gone: readonly WorkerLook[]): readonly WorkerLook[] {
   return gone.filter(({ state }) => (state === 'left' ? left-- <= 0 : dead-- <= 0));
 }
 
-interface Said {
-  /** What the next look is compared with; lists of calls and references may be long. */
-  readonly report: Pick<WorkerReport, 'at' | 'sessions' | 'metrics' | 'upMs' | 'rssBytes'>;
-}
+/** What the next look is compared with; lists of calls and references may be long. */
+type Said = Pick<WorkerReport, 'at' | 'sessions' | 'metrics' | 'upMs' | 'rssBytes'>;
 
 /**
  * The time between two reports of a worker in seconds, by its own clock: how long a look took, which one that stands still makes long, and
  * when it was over, is nothing to it.
  */
 function since(last: Said | undefined, report: WorkerReport): number {
-  return last === undefined ? Infinity : Math.max((report.at - last.report.at) / 1000, 0.001);
+  return last === undefined ? Infinity : Math.max((report.at - last.at) / 1000, 0.001);
 }
 
 function workerSnapshot(worker: WorkerLook, last: Said | undefined): WorkerSnapshot {
@@ -130,9 +128,9 @@ function workerSnapshot(worker: WorkerLook, last: Said | undefined): WorkerSnaps
   const rate = (pick: (metrics: WorkerReport['metrics']) => number): number =>
     report === undefined || last === undefined
       ? 0
-      : Math.max(0, pick(report.metrics) - pick(last.report.metrics)) / since(last, report);
+      : Math.max(0, pick(report.metrics) - pick(last.metrics)) / since(last, report);
   // Whoever is only slow to answer still has what it had.
-  const known = report ?? (worker.state === 'silent' ? last?.report : undefined);
+  const known = report ?? (worker.state === 'silent' ? last : undefined);
   const { metrics } = known ?? {};
   return {
     name: worker.name,
@@ -159,7 +157,7 @@ function workerSnapshot(worker: WorkerLook, last: Said | undefined): WorkerSnaps
 
 function linksOf(report: WorkerReport, last: Said | undefined): LinkSnapshot[] {
   const seconds = since(last, report);
-  const before = new Map(last?.report.sessions.map((session) => [memberKey(session), session]));
+  const before = new Map(last?.sessions.map((session) => [memberKey(session), session]));
   return report.sessions.map((session) => {
     const earlier = before.get(memberKey(session));
     const ended = (session.calls?.calls ?? 0) - (earlier?.calls?.calls ?? 0);
@@ -261,11 +259,12 @@ const REPLACED = ['lost', 'ended and joined again'] as const;
 /** Workers that came, went, fell silent or answer again. */
 function changes(before: GroupLook | undefined, look: GroupLook): Note[] {
   if (before === undefined) return [];
-  const earlier = new Map(before.workers.map((worker) => [`${worker.name}#${worker.incarnation}`, worker.state]));
+  const earlier = new Map(before.workers.map((worker) => [memberKey(worker), worker.state]));
   const members = before.workers.filter(({ state }) => state === 'up' || state === 'silent');
   const here = new Set(members.map(({ name }) => name));
-  return look.workers.flatMap(({ name, incarnation, state }): Note[] => {
-    const was = earlier.get(`${name}#${incarnation}`);
+  return look.workers.flatMap((worker): Note[] => {
+    const { name, state } = worker;
+    const was = earlier.get(memberKey(worker));
     if (was === state) return [];
     const isNew = state === 'up' && was === undefined;
     const [kind, text] = isNew ? (here.has(name) ? REPLACED : JOINED) : CHANGES[state];

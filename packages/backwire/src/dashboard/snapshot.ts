@@ -81,9 +81,9 @@ export interface Snapshot {
   readonly size: number | undefined;
   readonly intervalMs: number;
   readonly workers: readonly WorkerSnapshot[];
-  /** The busiest ways, */
+  /** The busiest ways between workers. */
   readonly links: readonly LinkSnapshot[];
-  /** and how many there are. */
+  /** How many there are, with those that are left out. */
   readonly linkCount: number;
   readonly totals: TotalsSnapshot;
   readonly calls: readonly CallSnapshot[];

@@ -1,33 +1,21 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { inLoop } from '../liveness/keep-alive.ts';
 import { encodeWish, type Wish } from '../protocol/admission.ts';
 import { EMPTY_VIEW, isRefusal, join, lifeOf, type View, type ViewMember } from '../protocol/membership.ts';
 import { memoryStore } from '../stores/memory.ts';
 import type { Store } from '../stores/store.ts';
 import { Entrance } from './entrance.ts';
 import { GroupStore } from './group-store.ts';
-import { Group } from './group.ts';
+import { groupOn, LEASE_MS } from '../../test/lone-group.ts';
+import type { Group } from './group.ts';
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-const silent = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
-const LEASE_MS = 10_000;
-
-function groupOn(store: Store): Group {
+function openOn(store: Store): Group {
   cleanups.push(() => store.close());
-  const group = new Group({
-    ...{ store, root: store, leaseMs: LEASE_MS, busyDeadMs: 60_000, logger: silent, prove: undefined },
-    isGone: () => false,
-    isProved: () => true,
-    onStore: () => undefined,
-    onView: () => undefined,
-    onLeaseLost: () => undefined,
-    keepAlive: (inner, lease, { ageKey }) => inLoop(inner, lease, ageKey),
-    now: () => performance.now(),
-  });
+  const group = groupOn(store);
   cleanups.push(() => group.close());
   return group;
 }
@@ -73,7 +61,7 @@ describe('many workers that come at once', () => {
   it('are in with a few changes of the view, each under an id of its own', async () => {
     const store = memoryStore('open');
     const changes = countChanges(store);
-    const groups = Array.from({ length: 120 }, () => groupOn(memoryStore('open')));
+    const groups = Array.from({ length: 120 }, () => openOn(memoryStore('open')));
     const joined = await Promise.all(
       groups.map((group, i) => group.join({ name: `w${i}`, id: undefined, size: undefined, ...at }, Infinity)),
     );
@@ -85,7 +73,7 @@ describe('many workers that come at once', () => {
 
   it('are a complete group, and leave as few at a time', async () => {
     const store = memoryStore('closed');
-    const groups = Array.from({ length: 120 }, () => groupOn(memoryStore('closed')));
+    const groups = Array.from({ length: 120 }, () => openOn(memoryStore('closed')));
     const joined = await Promise.all(
       groups.map((group, i) => group.join({ name: `w${i}`, id: i, size: 120, ...at }, performance.now() + 60_000)),
     );
@@ -117,7 +105,7 @@ describe('one at the door', () => {
 
   it('takes out who wanted to leave and has ended since', async () => {
     const { store, keys, wait } = await atDoor(member('a', 0, 1));
-    const gone = await groupOn(store).join({ name: 'b', id: 1, size: undefined, ...at }, Infinity);
+    const gone = await openOn(store).join({ name: 'b', id: 1, size: undefined, ...at }, Infinity);
     const lease = await store.lease(LEASE_MS);
     const life = lifeOf(gone.member);
     await keys.wish(life, { kind: 'leave', life }, lease);
@@ -154,7 +142,7 @@ describe('one at the door', () => {
     await keys.takeDoor('x#9', await store.lease(LEASE_MS));
     expect(await wait()).toBe('alone');
     expect((await keys.wishes()).size).toBe(0);
-    const joined = await groupOn(store).join({ name: 'b', id: 1, size: undefined, ...at }, Infinity);
+    const joined = await openOn(store).join({ name: 'b', id: 1, size: undefined, ...at }, Infinity);
     expect(joined.view.members.map(({ name }) => name)).toEqual(['b']);
   });
 

@@ -1,32 +1,21 @@
 /** @file What a group does with a notice of its launcher. */
 import { afterEach, expect, it, vi } from 'vitest';
-import { inLoop } from '../liveness/keep-alive.ts';
 import { encodeView, lifeOf, type ViewMember } from '../protocol/membership.ts';
 import { watchedBy } from '../protocol/watchers.ts';
 import { memoryStore } from '../stores/memory.ts';
 import type { Store, StoreEvent } from '../stores/store.ts';
-import { Group } from './group.ts';
+import type { Group } from './group.ts';
+import { groupOn } from '../../test/lone-group.ts';
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-const silent = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
-
 type Joined = Awaited<ReturnType<Group['join']>>;
 
-function groupOn(store: Store, root: Store): Group {
-  const group = new Group({
-    ...{ store, root, leaseMs: 10_000, busyDeadMs: 60_000, logger: silent, prove: undefined },
-    isGone: () => false,
-    isProved: () => true,
-    onStore: () => undefined,
-    onView: () => undefined,
-    onLeaseLost: () => undefined,
-    keepAlive: (inner, lease, { ageKey }) => inLoop(inner, lease, ageKey),
-    now: () => performance.now(),
-  });
+function openOn(store: Store, root: Store): Group {
+  const group = groupOn(store, root);
   cleanups.push(() => group.close());
   return group;
 }
@@ -63,9 +52,9 @@ function deaf(store: Store): Store {
 it('puts out one whose process the launcher saw end before this worker heard that it had joined', async () => {
   const root = memoryStore('exits-root');
   const at = { size: undefined, endpoints: [], host: 'h', extensions: [] };
-  const group = groupOn(deaf(memoryStore('exits')), root);
+  const group = openOn(deaf(memoryStore('exits')), root);
   await group.join({ name: 'a', id: 0, ...at }, Infinity);
-  const other = groupOn(memoryStore('exits'), root);
+  const other = openOn(memoryStore('exits'), root);
   const { member } = await other.join({ name: 'b', id: 1, ...at }, Infinity);
   await root.set('launcher/exits/1', new TextEncoder().encode(JSON.stringify({ rank: 1, pid: member.pid })));
   const departed = async (): Promise<unknown> =>
@@ -76,9 +65,9 @@ it('puts out one whose process the launcher saw end before this worker heard tha
 it('puts out from the view that it knows, and reads it only where another has changed it', async () => {
   const asked: string[] = [];
   const at = { size: undefined, endpoints: [], host: 'h', extensions: [] };
-  const group = groupOn(counted(deaf(memoryStore('known')), asked), memoryStore('known-root'));
+  const group = openOn(counted(deaf(memoryStore('known')), asked), memoryStore('known-root'));
   await group.join({ name: 'a', id: 0, ...at }, Infinity);
-  const others = [1, 2, 3].map((id) => ({ id, group: groupOn(memoryStore('known'), memoryStore('known-root')) }));
+  const others = [1, 2, 3].map((id) => ({ id, group: openOn(memoryStore('known'), memoryStore('known-root')) }));
   const [b, c, d] = (await Promise.all(
     others.map(({ id, group: other }) => other.join({ name: `w${id}`, id, ...at }, Infinity)),
   )) as [Joined, Joined, Joined];
@@ -102,7 +91,7 @@ it('puts out from the view that it knows, and reads it only where another has ch
 it('leaves one that others watch to them for the longer the more members there are, and puts it out if they do not', async () => {
   const asked: string[] = [];
   const store = memoryStore('left-to-watchers');
-  const group = groupOn(counted(deaf(store), asked), memoryStore('left-to-watchers-root'));
+  const group = openOn(counted(deaf(store), asked), memoryStore('left-to-watchers-root'));
   const at = { size: undefined, endpoints: [], host: 'h', extensions: [] };
   const { member, view } = await group.join({ name: 'a', id: 0, ...at }, Infinity);
   const others = Array.from({ length: 500 }, (_, i) => ({ ...member, name: `w${i}`, id: i + 1 }));
@@ -136,18 +125,18 @@ it.each([
   cleanups.push(() => clock.mockRestore());
   const lives: number[] = [];
   for (const [id, name] of ['a', 'b'].entries())
-    lives.push((await groupOn(store, store).join({ name, id, ...at }, Infinity)).member.incarnation);
+    lives.push((await openOn(store, store).join({ name, id, ...at }, Infinity)).member.incarnation);
   expect(lives).toEqual([1, 2]);
   // Whose clock is right is the later life.
   clock.mockRestore();
-  const { member } = await groupOn(store, store).join({ name: 'c', id: 2, ...at }, Infinity);
+  const { member } = await openOn(store, store).join({ name: 'c', id: 2, ...at }, Infinity);
   expect(member.incarnation).toBeGreaterThan(50_000_000);
 });
 
 it('refuses a store whose count of lives is of nobody', async () => {
   const store = memoryStore('wild-count');
   await store.set('incarnation', new TextEncoder().encode('4294967295'));
-  await expect(groupOn(store, store).join({ name: 'a', id: 0, ...at }, Infinity)).rejects.toMatchObject({
+  await expect(openOn(store, store).join({ name: 'a', id: 0, ...at }, Infinity)).rejects.toMatchObject({
     code: 'failed-precondition',
     message:
       "the store counts 4294967296 lives of workers under 'incarnation', which no group has had: delete that key, or give another store or group [failed-precondition]",

@@ -3,17 +3,16 @@ import { randomUUID } from 'node:crypto';
 import { Random } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
 import { RpcError } from '../base/errors.ts';
-import { inLoop } from '../liveness/keep-alive.ts';
 import { memoryStore } from '../stores/memory.ts';
 import type { Store } from '../stores/store.ts';
-import { Group } from './group.ts';
+import type { Group } from './group.ts';
+import { groupOn } from '../../test/lone-group.ts';
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-const silent = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
 const away = (executed: 'no' | 'maybe'): RpcError =>
   new RpcError('unavailable', 'the store at somewhere is away', { executed });
 
@@ -34,17 +33,8 @@ function fickle(store: Store, isAway: () => boolean): Store {
   });
 }
 
-function groupOn(store: Store): Group {
-  const group = new Group({
-    ...{ store, root: store, leaseMs: 10_000, busyDeadMs: 60_000, logger: silent, prove: undefined },
-    isGone: () => false,
-    isProved: () => true,
-    onStore: () => undefined,
-    onView: () => undefined,
-    onLeaseLost: () => undefined,
-    keepAlive: (inner, lease, { ageKey }) => inLoop(inner, lease, ageKey),
-    now: () => performance.now(),
-  });
+function openOn(store: Store): Group {
+  const group = groupOn(store);
   cleanups.push(() => group.close());
   return group;
 }
@@ -58,13 +48,13 @@ describe('a store that is away now and then while workers join', { timeout: 60_0
     const name = randomUUID();
     for (const size of [SIZE, undefined]) {
       const store = memoryStore(`${name}${size}`);
-      const groups = Array.from({ length: SIZE }, () => groupOn(fickle(store, () => random.chance(0.1))));
+      const groups = Array.from({ length: SIZE }, () => openOn(fickle(store, () => random.chance(0.1))));
       const joined = await Promise.all(
         groups.map((group, rank) =>
           group.join({ name: `w${rank}`, id: size && rank, size, ...at }, performance.now() + 50_000),
         ),
       );
-      const view = await groupOn(store).refresh();
+      const view = await openOn(store).refresh();
       expect(view.members.map((member) => member.name).sort()).toEqual(['w0', 'w1', 'w2']);
       expect(view.departed).toEqual([]);
       const ids = view.members.map(({ id }) => id);
@@ -78,7 +68,7 @@ describe('a store that is away now and then while workers join', { timeout: 60_0
 
   it('says what the store said, while it waits and once the time is up', async () => {
     const store = memoryStore(randomUUID());
-    const group = groupOn(fickle(store, () => true));
+    const group = openOn(fickle(store, () => true));
     const joining = group.join({ name: 'w0', id: 0, size: 1, ...at }, performance.now() + 1_000);
     joining.catch(() => undefined);
     await expect.poll(() => group.trouble).toBe('the store at somewhere is away');
@@ -97,6 +87,6 @@ describe('a store that is away now and then while workers join', { timeout: 60_0
         return typeof value === 'function' ? (value.bind(target) as unknown) : value;
       },
     });
-    await expect(groupOn(store).join({ name: 'w0', id: 0, size: 1, ...at }, Infinity)).rejects.toBe(full);
+    await expect(openOn(store).join({ name: 'w0', id: 0, size: 1, ...at }, Infinity)).rejects.toBe(full);
   });
 });

@@ -179,9 +179,10 @@ export class Draw {
     return this.add({ op, ts, py, args, rounding } satisfies Statement);
   }
 
-  /** The weighted gradients of `t`; of one that requires none, nothing. */
-  backward(t: Ref): void {
-    this.call('backward', 'backward($0)', 'backward($0)', [t], 'never');
+  /** The weighted gradients of `t`; of one that requires none, nothing. With `keeps`, its graph can be gone through again. */
+  backward(t: Ref, keeps = false): void {
+    const [ts, py] = keeps ? [', { retainGraph: true }', ', retain_graph=True'] : ['', ''];
+    this.call('backward', `backward($0${ts})`, `backward($0${py})`, [t], 'never');
   }
 
   /** A whole number or a fraction, small or not. */

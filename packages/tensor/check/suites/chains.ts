@@ -151,8 +151,7 @@ export const chainSuite: Suite = {
     ].map((shape) => ({ ref: draw.tensor(shape, { style: random.pick(['plain', 'plain', 'whole']) }), shape }));
     for (let i = random.int(2, 8); i > 0; i--) values.push(step(draw, values));
     const watched = random.chance(0.3) ? watch(draw, random.pick(values).ref) : undefined;
-    for (const { ref } of values.slice(-random.int(1, 3)))
-      draw.call('backward', 'backward($0, { retainGraph: true })', 'backward($0, retain_graph=True)', [ref], 'never');
+    for (const { ref } of values.slice(-random.int(1, 3))) draw.backward(ref, true);
     if (watched !== undefined) draw.call('grad', '$0.grad', '$0.grad', [watched], 'never');
     return draw.program('chains', seed);
   },

@@ -48,14 +48,7 @@ export const sharedSuite: Suite = {
       results.push(result);
       if (knowResult(draw, result) === undefined) break;
     }
-    for (const result of random.shuffle(results).slice(0, random.int(1, 3)))
-      draw.call(
-        'backward',
-        'backward($0, { retainGraph: true })',
-        'backward($0, retain_graph=True)',
-        [result],
-        'never',
-      );
+    for (const result of random.shuffle(results).slice(0, random.int(1, 3))) draw.backward(result, true);
     return draw.program('shared', seed);
   },
 };

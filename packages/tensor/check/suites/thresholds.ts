@@ -166,15 +166,7 @@ function shared(draw: Draw): void {
           : '$0.matmul($1)';
     results.push(draw.call('matmul', text, text, args, 'sums'));
   }
-  for (const result of results)
-    if (random.chance(0.6))
-      draw.call(
-        'backward',
-        'backward($0, { retainGraph: true })',
-        'backward($0, retain_graph=True)',
-        [result],
-        'never',
-      );
+  for (const result of results) if (random.chance(0.6)) draw.backward(result, true);
 }
 
 export const thresholdSuite: Suite = {

@@ -258,8 +258,7 @@ export const viewSuite: Suite = {
       else addUse(heap);
     }
     const roots = random.shuffle(heap.variables).slice(0, random.int(1, 3));
-    for (const { ref } of roots)
-      draw.call('backward', 'backward($0, { retainGraph: true })', 'backward($0, retain_graph=True)', [ref], 'never');
+    for (const { ref } of roots) draw.backward(ref, true);
     return draw.program('views', seed);
   },
 };

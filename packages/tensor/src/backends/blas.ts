@@ -4,8 +4,8 @@ import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, heapStarts, type Block, type Heap } from './heap.ts';
 import { FEW_FILTERS } from './columns.ts';
 import type { OwnKernel } from './own-kernel.ts';
-import { productsOf } from './products.ts';
-import { sideBySide } from './side-by-side.ts';
+import { productsOf, type Product } from './products.ts';
+import { sideBySide, type ProductOfLines } from './side-by-side.ts';
 import { getNumThreads, onThreads } from './threads.ts';
 import { Wasm, wasmParts } from './wasm.ts';
 
@@ -48,20 +48,17 @@ class Blas extends Wasm {
     library.setThreads?.(getNumThreads());
     onThreads((threads) => library.setThreads?.(threads));
     this.kernels.set('BatchMatMul', (heap, inputs, attrs) => this.product(heap, inputs, attrs));
-    this.layersBy(FEW_FILTERS, (heap, { m, n, k, a, turnA, b, turnB, out }, add) => {
+    const multiply = (
+      heap: Heap,
+      { m, n, k, a, lineA, turnA, b, lineB, turnB, out, lineOut }: Product & Partial<ProductOfLines>,
+      add: boolean,
+    ): void => {
       const start = this.heapStart(heap);
-      library.multiply(m, n, k, start + a, turnA, start + b, turnB, start + out, add);
-    });
-    const others = new Map(this.kernels);
-    const bySide = sideBySide(
-      this.exports,
-      (heap, { m, n, k, a, lineA, turnA, b, lineB, turnB, out, lineOut }, add) => {
-        const start = this.heapStart(heap);
-        library.multiply(m, n, k, start + a, turnA, start + b, turnB, start + out, add, lineA, lineB, lineOut);
-      },
-      (name) => others.get(name) as OwnKernel,
-    );
-    for (const [name, kernel] of bySide) this.kernels.set(name, kernel);
+      library.multiply(m, n, k, start + a, turnA, start + b, turnB, start + out, add, lineA, lineB, lineOut);
+    };
+    this.layersBy(FEW_FILTERS, multiply);
+    const columns = (name: string): OwnKernel => this.kernels.get(name) as OwnKernel;
+    for (const [name, kernel] of sideBySide(this.exports, multiply, columns)) this.kernels.set(name, kernel);
   }
 
   lend(bytes: Uint8Array): DeviceBuffer {

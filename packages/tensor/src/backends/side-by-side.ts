@@ -2,13 +2,13 @@
  * @file Convolutions of many images without columns: the images lie side by side, so that what a window covers of a line is a matrix where it
  * stands, and each line of each window a product. What surrounds the images is passed over.
  */
-import type { Heap } from './heap.ts';
-import { at, input, numbers, whole, WINDOWS, type Attrs, type OwnKernel } from './own-kernel.ts';
+import type { Block, Heap } from './heap.ts';
+import { at, input, numbers, whole, WINDOWS, type Attrs, type Inputs, type OwnKernel } from './own-kernel.ts';
 import type { Product } from './products.ts';
 import { exported, type SimdExports } from './simd.ts';
 
 /** One whose lines lie so many elements apart. */
-interface ProductOfLines extends Product {
+export interface ProductOfLines extends Product {
   readonly lineA: number;
   readonly lineB: number;
   readonly lineOut: number;
@@ -26,39 +26,25 @@ const LEAST_TAPS = 64;
 /** Elements of images and results worked on at once: 8 MiB. Of fewer than the least number of images, columns are faster. */
 const AT_ONCE = 2 ** 21;
 
-interface Sizes {
-  readonly n: number;
-  readonly c: number;
-  readonly h: number;
-  readonly w: number;
-  readonly kh: number;
-  readonly kw: number;
-  readonly sy: number;
-  readonly sx: number;
-  readonly py: number;
-  readonly px: number;
-  readonly dy: number;
-  readonly dx: number;
-  readonly outH: number;
-  readonly outW: number;
-  readonly filters: number;
-}
-
 const NAMES = [...WINDOWS, 'filters'] as const;
+
+/** Beside what the attributes say: elements of an image, of one filter and of one of its results. */
+type Sizes = Readonly<Record<(typeof NAMES)[number] | 'image' | 'taps' | 'area', number>>;
 
 function sizesOf(attrs: Attrs): Sizes {
   const [n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters] = numbers(attrs, NAMES);
-  return { n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters };
+  const derived = { image: c * h * w, taps: c * kh * kw, area: outH * outW };
+  return { n, c, h, w, kh, kw, sy, sx, py, px, dy, dx, outH, outW, filters, ...derived };
 }
 
 /** Whether this is faster than columns. */
 function fits(s: Sizes): boolean {
   if (s.n < LEAST_IMAGES || s.kh * s.kw === 1 || (s.dx > 1 && s.kw > 1)) return false;
-  return s.c * s.kh * s.kw >= LEAST_TAPS && LEAST_IMAGES * inOne(s) <= AT_ONCE;
+  return s.taps >= LEAST_TAPS && LEAST_IMAGES * inOne(s) <= AT_ONCE;
 }
 
 /** Elements of an image and its results. */
-const inOne = (s: Sizes): number => s.c * s.h * s.w + s.filters * s.outH * s.outW;
+const inOne = (s: Sizes): number => s.image + s.filters * s.area;
 
 /**
  * A line of a window on the images: results at `place`, elements of a filter from number `tap` and of an image from number `pixel`, `across`
@@ -85,6 +71,8 @@ function walk(s: Sizes, meeting: Meeting, alone?: (place: number) => void): void
   }
 }
 
+type SizedKernel = (heap: Heap, inputs: Inputs, s: Sizes) => Block;
+
 /** Convolve, ConvolveFilter and ConvolveImages where images are many; `otherwise` those for the rest. */
 export function sideBySide(
   exports: SimdExports,
@@ -94,9 +82,9 @@ export function sideBySide(
   const [reverseAxes, copyStrided] = [exported(exports, 'reverseAxes'), exported(exports, 'copyStrided')];
   /** A filter's elements [c, kh, kw] as [kh, kw, c], or back. */
   const turnFilters = (s: Sizes, from: number, to: number, back: boolean): void => {
-    const [taps, c] = [s.kh * s.kw, s.c];
-    if (back) copyStrided(from, to, 1, s.filters, c, taps, 0, taps * c, 1, c);
-    else copyStrided(from, to, 1, s.filters, taps, c, 0, taps * c, 1, taps);
+    const [plane, c] = [s.kh * s.kw, s.c];
+    if (back) copyStrided(from, to, 1, s.filters, c, plane, 0, s.taps, 1, c);
+    else copyStrided(from, to, 1, s.filters, plane, c, 0, s.taps, 1, plane);
   };
 
   /** Calls `part` for some images after the others, with room for as many and their results side by side, and for filters with the channels last. */
@@ -105,12 +93,11 @@ export function sideBySide(
     s: Sizes,
     part: (first: number, n: number, x: number, y: number, filters: number) => void,
   ): void => {
-    const [image, result] = [s.c * s.h * s.w, s.filters * s.outH * s.outW];
     const most = Math.min(MOST_IMAGES, Math.floor(AT_ONCE / inOne(s)));
     // Parts of one size, so that the last is not a few images.
     const images = Math.ceil(s.n / Math.ceil(s.n / most));
-    const [xs, ys] = [whole(images * image), whole(images * result)];
-    heap.meanwhile(xs + ys + s.filters * s.c * s.kh * s.kw, (x) => {
+    const [xs, ys] = [whole(images * s.image), whole(images * s.filters * s.area)];
+    heap.meanwhile(xs + ys + s.filters * s.taps, (x) => {
       const y = x + 4 * xs;
       for (let first = 0; first < s.n; first += images) part(first, Math.min(images, s.n - first), x, y, y + 4 * ys);
     });
@@ -120,14 +107,12 @@ export function sideBySide(
   };
 
   // Products are written out whole: spreading their sizes takes longer than a product of small matrices.
-  const convolve: OwnKernel = (heap, inputs, attrs) => {
-    const s = sizesOf(attrs);
+  const convolve: SizedKernel = (heap, inputs, s) => {
     const [from, given] = [at(input(inputs, 'x')), at(input(inputs, 'filters'))];
-    const [image, area, depth] = [s.c * s.h * s.w, s.outH * s.outW, s.kh * s.kw * s.c];
-    return heap.filled(s.n * s.filters * area, (out) =>
+    return heap.filled(s.n * s.filters * s.area, (out) =>
       inParts(heap, s, (first, n, x, y, filters) => {
         if (first === 0) turnFilters(s, given, filters, false);
-        reverseAxes(from + 4 * first * image, x, n, s.c, s.h * s.w);
+        reverseAxes(from + 4 * first * s.image, x, n, s.c, s.h * s.w);
         let last = -1;
         walk(
           s,
@@ -141,7 +126,7 @@ export function sideBySide(
                 n,
                 k: across * s.c,
                 a,
-                lineA: depth,
+                lineA: s.taps,
                 turnA: false,
                 b,
                 lineB: n,
@@ -155,20 +140,18 @@ export function sideBySide(
           },
           (place) => clear(heap, y + 4 * place * s.filters * n, s.filters * n),
         );
-        reverseAxes(y, out + 4 * first * s.filters * area, area, s.filters, n);
+        reverseAxes(y, out + 4 * first * s.filters * s.area, s.area, s.filters, n);
       }),
     );
   };
 
-  const convolveFilter: OwnKernel = (heap, inputs, attrs) => {
-    const s = sizesOf(attrs);
+  const convolveFilter: SizedKernel = (heap, inputs, s) => {
     const [from, grad] = [at(input(inputs, 'x')), at(input(inputs, 'dy'))];
-    const [image, area, depth] = [s.c * s.h * s.w, s.outH * s.outW, s.kh * s.kw * s.c];
-    return heap.filled(s.filters * depth, (out) =>
+    return heap.filled(s.filters * s.taps, (out) =>
       inParts(heap, s, (first, n, x, y, filters) => {
-        if (first === 0) clear(heap, filters, s.filters * depth);
-        reverseAxes(from + 4 * first * image, x, n, s.c, s.h * s.w);
-        reverseAxes(grad + 4 * first * s.filters * area, y, n, s.filters, area);
+        if (first === 0) clear(heap, filters, s.filters * s.taps);
+        reverseAxes(from + 4 * first * s.image, x, n, s.c, s.h * s.w);
+        reverseAxes(grad + 4 * first * s.filters * s.area, y, n, s.filters, s.area);
         walk(s, (place, tap, pixel, across) => {
           const [a, b] = [y + 4 * place * s.filters * n, x + 4 * pixel * s.c * n];
           multiply(
@@ -184,7 +167,7 @@ export function sideBySide(
               lineB: n,
               turnB: true,
               out: filters + 4 * tap * s.c,
-              lineOut: depth,
+              lineOut: s.taps,
             },
             true,
           );
@@ -194,15 +177,13 @@ export function sideBySide(
     );
   };
 
-  const convolveImages: OwnKernel = (heap, inputs, attrs) => {
-    const s = sizesOf(attrs);
+  const convolveImages: SizedKernel = (heap, inputs, s) => {
     const [grad, given] = [at(input(inputs, 'dy')), at(input(inputs, 'filters'))];
-    const [image, area, depth] = [s.c * s.h * s.w, s.outH * s.outW, s.kh * s.kw * s.c];
-    return heap.filled(s.n * image, (out) =>
+    return heap.filled(s.n * s.image, (out) =>
       inParts(heap, s, (first, n, x, y, filters) => {
         if (first === 0) turnFilters(s, given, filters, false);
-        reverseAxes(grad + 4 * first * s.filters * area, y, n, s.filters, area);
-        clear(heap, x, image * n);
+        reverseAxes(grad + 4 * first * s.filters * s.area, y, n, s.filters, s.area);
+        clear(heap, x, s.image * n);
         walk(s, (place, tap, pixel, across) => {
           const [a, b] = [filters + 4 * tap * s.c, y + 4 * place * s.filters * n];
           multiply(
@@ -212,7 +193,7 @@ export function sideBySide(
               n,
               k: s.filters,
               a,
-              lineA: depth,
+              lineA: s.taps,
               turnA: true,
               b,
               lineB: n,
@@ -223,7 +204,7 @@ export function sideBySide(
             true,
           );
         });
-        reverseAxes(x, out + 4 * first * image, s.h * s.w, s.c, n);
+        reverseAxes(x, out + 4 * first * s.image, s.h * s.w, s.c, n);
       }),
     );
   };
@@ -232,7 +213,13 @@ export function sideBySide(
   return new Map(
     Object.entries(kernels).map(([name, kernel]): [string, OwnKernel] => {
       const other = otherwise(name);
-      return [name, (heap, inputs, attrs) => (fits(sizesOf(attrs)) ? kernel : other)(heap, inputs, attrs)];
+      return [
+        name,
+        (heap, inputs, attrs) => {
+          const s = sizesOf(attrs);
+          return fits(s) ? kernel(heap, inputs, s) : other(heap, inputs, attrs);
+        },
+      ];
     }),
   );
 }
