@@ -1,6 +1,7 @@
 /**
  * @file Whole training jobs next to the same programs for stock PyTorch and for TensorFlow.js alone, in turns, and where a batch's time goes.
- * BENCH_TRAINING_JOBS and BENCH_TRAINING_BACKENDS name some of them, with commas.
+ * BENCH_TRAINING_JOBS and BENCH_TRAINING_BACKENDS name some of them, with commas; BENCH_TRAINING_PASSES says how many passes the main job and
+ * the data-parallel one make.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -99,8 +100,12 @@ function turnsOf(
 
 function rowsOf(job: Job, backend: BackendName, runs: Runs): Row[] {
   const row = (against: string, what: string, rate: (run: Run) => number | undefined): Row[] => {
-    const [ours, peer] = [backend, against].map((who) => (runs.get(who) ?? []).flatMap((run) => rate(run) ?? []));
-    if (!ours?.length || !peer?.length) return [];
+    const ours = (runs.get(backend) ?? []).flatMap((run) => rate(run) ?? []);
+    // One pass is all that TensorFlow.js alone makes: what it does in that it does in every one.
+    const peer = (runs.get(against) ?? []).flatMap(
+      (run) => rate(run) ?? (against === TORCH ? [] : run.samplesPerSecond),
+    );
+    if (ours.length === 0 || peer.length === 0) return [];
     const name = `${job.name} on ${backend}${what}`;
     return [rowOf({ name, unit: `${job.sample}/s`, better: 'higher', against }, ours, peer)];
   };

@@ -155,6 +155,9 @@ function lastLine(output: string): Run {
 /** Digits of one pass: all there are. */
 export const PASS = 60_000;
 
+/** In the first passes V8 is still compiling. BENCH_TRAINING_PASSES asks for more, to see what comes then. */
+export const PASSES = Number(process.env['BENCH_TRAINING_PASSES'] ?? 5);
+
 /** How many digits are trained with, and how many times. */
 export function passes(digits: number): [digits: number, times: number] {
   return [Math.min(digits, PASS), Math.ceil(digits / PASS)];

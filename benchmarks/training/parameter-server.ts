@@ -1,6 +1,6 @@
 /** @file The main job: 02-parameter-server, two trainers with a model on a server. */
 import { digitsFolder } from './examples.ts';
-import { type Job, lastPass, PASS, passes, runExample, runPlain, runPython, type Run } from './job.ts';
+import { type Job, lastPass, PASS, PASSES, passes, runExample, runPlain, runPython, type Run } from './job.ts';
 
 const BATCH = 128;
 const TRAINERS = 2;
@@ -16,8 +16,8 @@ export const parameterServer: Job = {
   name: 'main job',
   sample: 'digits',
   batch: BATCH * TRAINERS,
-  // The whole example, five passes; in its first one V8 is still compiling.
-  amount: { quick: PASS, full: 5 * PASS, cpu: 2_560 },
+  // The whole example.
+  amount: { quick: PASS, full: PASSES * PASS, cpu: 2_560 },
   async ours(backend, digits, flags) {
     const [limit, epochs] = passes(digits);
     const args = ['--epochs', epochs, '--batch-size', BATCH, '--trainers', TRAINERS, '--lr', LR, '--limit', limit];

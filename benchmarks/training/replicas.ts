@@ -6,6 +6,7 @@ import {
   lastPass,
   ownEnvironment,
   PASS,
+  PASSES,
   passes,
   publishedProgram,
   runPlain,
@@ -22,8 +23,8 @@ export const replicas: Job = {
   name: 'data parallel',
   sample: 'digits',
   batch: BATCH * WORKERS,
-  // As the main job's: in its first pass V8 is still compiling.
-  amount: { quick: PASS, full: 5 * PASS, cpu: 2_560 },
+  // As the main job's.
+  amount: { quick: PASS, full: PASSES * PASS, cpu: 2_560 },
   async ours(backend, digits, flags) {
     const store = `tcp://127.0.0.1:${await freePort()}`;
     const source = new URL('./replicas-worker.ts', import.meta.url);
