@@ -370,6 +370,16 @@ export const EXPLANATIONS: readonly Explanation[] = [
       someStatement(program, (line) => /conv|Pool/i.test(line.ts)),
   },
   {
+    name: 'large whole numbers compared',
+    reason:
+      'allClose weighs the difference of large int64 in double precision; PyTorch rounds what it allows to single precision',
+    holds: ({ difference, program }) =>
+      difference.kind === 'value' &&
+      /^(true|false)$/.test(difference.ours) &&
+      someInput(program, (line) => line.dtype === 'int64') &&
+      someStatement(program, (line) => line.op === 'allClose'),
+  },
+  {
     name: 'bounds of integers',
     reason: 'bounds that are no whole numbers make a float of integers; PyTorch rounds the bounds of hardtanh',
     holds: ({ difference, program }) =>
