@@ -101,10 +101,8 @@ function turnsOf(
 function rowsOf(job: Job, backend: BackendName, runs: Runs): Row[] {
   const row = (against: string, what: string, rate: (run: Run) => number | undefined): Row[] => {
     const ours = (runs.get(backend) ?? []).flatMap((run) => rate(run) ?? []);
-    // One pass is all that TensorFlow.js alone makes: what it does in that it does in every one.
-    const peer = (runs.get(against) ?? []).flatMap(
-      (run) => rate(run) ?? (against === TORCH ? [] : run.samplesPerSecond),
-    );
+    // One pass is all that TensorFlow.js alone makes: its rate stays what it is.
+    const peer = (runs.get(against) ?? []).map((run) => rate(run) ?? run.samplesPerSecond);
     if (ours.length === 0 || peer.length === 0) return [];
     const name = `${job.name} on ${backend}${what}`;
     return [rowOf({ name, unit: `${job.sample}/s`, better: 'higher', against }, ours, peer)];

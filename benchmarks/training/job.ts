@@ -155,7 +155,7 @@ function lastLine(output: string): Run {
 /** Digits of one pass: all there are. */
 export const PASS = 60_000;
 
-/** In the first passes V8 is still compiling. BENCH_TRAINING_PASSES asks for more, to see what comes then. */
+/** How many passes a run makes that is not short. V8 compiles until the tenth or so: BENCH_TRAINING_PASSES asks for more. */
 export const PASSES = Number(process.env['BENCH_TRAINING_PASSES'] ?? 5);
 
 /** How many digits are trained with, and how many times. */

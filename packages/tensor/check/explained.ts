@@ -14,6 +14,7 @@ import {
   isSecond,
   isSlope,
   isZero,
+  largestOf,
   nearlyDoubles,
   someInput,
   someStatement,
@@ -25,7 +26,7 @@ import { REFUSALS } from './explained-refusals.ts';
 import { SLOPES } from './explained-slopes.ts';
 import { SUMS } from './explained-sums.ts';
 import { VALUES } from './explained-values.ts';
-import { isInput, type Arg } from './program.ts';
+import { isInput, isRef, type Arg } from './program.ts';
 
 export const EXPLANATIONS: readonly Explanation[] = [
   {
@@ -373,11 +374,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
     name: 'large whole numbers compared',
     reason:
       'allClose weighs the difference of large int64 in double precision; PyTorch rounds what it allows to single precision',
-    holds: ({ difference, program }) =>
-      difference.kind === 'value' &&
-      /^(true|false)$/.test(difference.ours) &&
-      someInput(program, (line) => line.dtype === 'int64') &&
-      someStatement(program, (line) => line.op === 'allClose'),
+    holds: ({ difference, program: { lines } }) => {
+      const line = lines[difference.line];
+      if (difference.kind !== 'value' || line === undefined || isInput(line) || line.op !== 'allClose') return false;
+      const operands = line.args.flatMap((arg) => (isRef(arg) ? (lines[arg.ref] ?? []) : []));
+      return operands.some((one) => isInput(one) && one.dtype === 'int64' && largestOf(one) > 2 ** 24);
+    },
   },
   {
     name: 'bounds of integers',
