@@ -406,13 +406,14 @@ let traces = 0;
 function traceHere(): Error | undefined {
   if (traces >= limits.disposalTraces && !ambient().anomaly) return undefined;
   traces++;
-  const limit = Error.stackTraceLimit;
-  Error.stackTraceLimit = 4;
+  const { stackTraceLimit: limit, captureStackTrace: capture } = Error as Partial<ErrorConstructor>;
+  // The program's own lines alone, where the engine can tell them; one trace instead of two then.
+  Error.stackTraceLimit = capture === undefined ? 4 : 0;
   const where = new Error('disposed here');
-  // The program's own lines alone.
+  Error.stackTraceLimit = 4;
   // eslint-disable-next-line @typescript-eslint/unbound-method -- where the trace is cut off, not called
-  Error.captureStackTrace?.(where, Tensor.prototype.dispose);
-  Error.stackTraceLimit = limit;
+  capture?.(where, Tensor.prototype.dispose);
+  Error.stackTraceLimit = limit as number;
   return where;
 }
 

@@ -87,7 +87,7 @@ export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): Read
             // One image's results lie as they should; libraries write where a line of the cache begins.
             const result = images === 1 && to % 64 === 0 ? to : room;
             const sizes = { m: s.filters, n: images * s.area, k: s.taps };
-            multiply(heap, { ...sizes, a: filters, turnA: false, b: columns, turnB: false, out: result }, false);
+            multiply(heap, { a: filters, turnA: false, b: columns, turnB: false, out: result, ...sizes }, false);
             if (result === room) exchange(room, to, [s.filters, images, s.area]);
           }),
         );
@@ -103,7 +103,7 @@ export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): Read
             run('unfold', x + 4 * first * s.image, columns, space, ...s.windows(images));
             const results = sideBySide(s, dy + 4 * first * s.filters * s.area, images, room);
             const sizes = { m: s.filters, n: s.taps, k: images * s.area };
-            multiply(heap, { ...sizes, a: results, turnA: false, b: columns, turnB: true, out }, first > 0);
+            multiply(heap, { a: results, turnA: false, b: columns, turnB: true, out, ...sizes }, first > 0);
           }),
         );
       },
@@ -117,7 +117,7 @@ export function columnKernels(exports: SimdExports, multiply: MultiplyAdd): Read
           inParts(heap, s, (first, images, { columns, results: room, space }) => {
             const results = sideBySide(s, dy + 4 * first * s.filters * s.area, images, room);
             const sizes = { m: s.taps, n: images * s.area, k: s.filters };
-            multiply(heap, { ...sizes, a: filters, turnA: true, b: results, turnB: false, out: columns }, false);
+            multiply(heap, { a: filters, turnA: true, b: results, turnB: false, out: columns, ...sizes }, false);
             run('fold', columns, out + 4 * first * s.image, space, ...s.windows(images));
           }),
         );

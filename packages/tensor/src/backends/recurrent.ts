@@ -125,7 +125,7 @@ function statesKernel(kind: Recurrence, between: Between, copyStrided: Call, mul
         for (const [i, step] of order().entries()) {
           const [before, after] = [placed(step.before), placed(step.after)];
           if (i === 0) begin.forEach((from, k) => copy(heap, from, before[k] as number, state));
-          multiply(heap, { ...product, a: before[0] as number, out: u });
+          multiply(heap, { a: before[0] as number, out: u, ...product });
           const given = x + 4 * step.number * gates * state;
           between.forward({ x: given, u, before, after, saved: made + 4 * step.saved }, sizes, inputs, attrs);
         }
@@ -166,7 +166,7 @@ function gatesKernel(kind: Recurrence, between: Between, add: Call, multiply: Mu
             sizes,
             attrs,
           );
-          if (i < steps - 1 || starts) multiply(heap, { ...product, a: ofOutput, out: dh });
+          if (i < steps - 1 || starts) multiply(heap, { a: ofOutput, out: dh, ...product });
         }
         const [ofH, ofC] = start.map((place) => out + 4 * place);
         if (kind === 'gru' && starts) add(dh, 0, 1, kept, 0, 1, dh, 1, state);

@@ -45,7 +45,7 @@ function asked(attrs: Attrs): Asked {
   const s = attrs as Windows;
   const same = s.sy === 1 && s.sx === 1 && 2 * s.py + 1 === s.kh && 2 * s.px + 1 === s.kw;
   const images = same ? [s.n, s.c, s.h, s.w] : [s.n, s.c, s.h + 2 * s.py, s.w + 2 * s.px];
-  return { ...s, same, images, out: [s.n, s.filters, s.outH, s.outW] };
+  return { same, images, out: [s.n, s.filters, s.outH, s.outW], ...s };
 }
 
 /** Whether the library has a kernel for it, which pays. */

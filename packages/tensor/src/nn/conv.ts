@@ -72,7 +72,7 @@ abstract class Conv<Size> extends Module {
   protected readonly options: ConvLayerOptions<Size>;
   /** What `pad` is called with, where padding is no zeros. */
   private readonly sides: readonly number[] | null;
-  private readonly convolve: Convolve<Omit<ConvLayerOptions<Size>, 'bias' | 'paddingMode'>>;
+  private readonly convolve: Convolve<Omit<ConvLayerOptions<Size | number>, 'bias' | 'paddingMode'>>;
 
   constructor(
     inChannels: number,
@@ -80,7 +80,7 @@ abstract class Conv<Size> extends Module {
     kernel: readonly number[],
     options: ConvLayerOptions<Size>,
     listOf: (size: Size) => readonly number[],
-    convolve: Convolve<Omit<ConvLayerOptions<Size>, 'bias' | 'paddingMode'>>,
+    convolve: Convolve<Omit<ConvLayerOptions<Size | number>, 'bias' | 'paddingMode'>>,
   ) {
     super();
     checkOptionNames(options, OPTIONS, `nn.Conv${kernel.length}d`);
@@ -95,15 +95,14 @@ abstract class Conv<Size> extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    const { paddingMode: mode = 'zeros', padding, stride, dilation, groups } = this.options;
+    const { paddingMode: mode = 'zeros', padding = 0, stride = 1, dilation = 1, groups = 1 } = this.options;
     const own = mode !== 'zeros' && this.sides !== null;
-    const left = own ? 'valid' : padding;
     return this.convolve(own ? pad(x, this.sides, mode) : x, this.weight, {
       bias: this.bias,
-      ...(stride === undefined ? {} : { stride }),
-      ...(left === undefined ? {} : { padding: left }),
-      ...(dilation === undefined ? {} : { dilation }),
-      ...(groups === undefined ? {} : { groups }),
+      stride,
+      padding: own ? 'valid' : padding,
+      dilation,
+      groups,
     });
   }
 }

@@ -191,7 +191,7 @@ function transposedWindows(images: Tensor, channels: number, spec: WindowSpec, o
       `Given input size per channel: (${outH} x ${outW}). Calculated output size per channel: (${h} x ${w}). Output size is too small`,
     );
   }
-  return { ...spec, n, c: channels, h, w, outH, outW };
+  return { n, c: channels, h, w, outH, outW, ...spec };
 }
 
 /** The adjoint of conv2d: x [N, C, H, W] or [C, H, W], weight [C, O / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */

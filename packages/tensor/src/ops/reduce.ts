@@ -80,9 +80,9 @@ function sumsOnDevice(t: Tensor, dims: readonly number[], shape: Shape, mean: bo
   if (backend === undefined) return undefined;
   const divisor = mean ? sizeOf(dims.map((d) => t.shape[d] as number)) : 1;
   const sizes = blockSizes(t.shape, dims);
-  if (sizes !== undefined) return runKernel(backend, 'SumBlocks', { x: t }, { ...sizes, divisor }, 'float32', shape);
+  if (sizes !== undefined) return runKernel(backend, 'SumBlocks', { x: t }, { divisor, ...sizes }, 'float32', shape);
   const around = aroundSizes(t.shape, dims);
-  return around && runKernel(backend, 'SumAround', { x: t }, { ...around, divisor }, 'float32', shape);
+  return around && runKernel(backend, 'SumAround', { x: t }, { divisor, ...around }, 'float32', shape);
 }
 
 function blocks(t: Tensor, dims: readonly number[]): Blocks {

@@ -72,7 +72,7 @@ export function placeWindows(shape: readonly number[], spec: WindowSpec): Window
       `Calculated padded input size per channel: (${h + 2 * spec.padding[0]} x ${w + 2 * spec.padding[1]}). Kernel size: (${spec.kernel.join(' x ')}). Kernel size can't be greater than actual input size`,
     );
   }
-  return { ...spec, n, c, h, w, outH, outW };
+  return { n, c, h, w, outH, outW, ...spec };
 }
 
 /** Walks kernel positions and output rows; the inner loops are the caller's own code, which a callback an element row would slow. */

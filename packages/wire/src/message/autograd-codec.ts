@@ -209,11 +209,11 @@ export function encodeBackward(message: BackwardMessage): Uint8Array {
 /** @param tensors how many tensors came with it. */
 export function decodeBackward(bytes: Uint8Array, tensors: number): BackwardMessage {
   return whole(bytes, (reader) => {
-    const { flags, ...head } = readPass(reader);
+    const { flags, context, pass, options } = readPass(reader);
     const { message, present } = readReturned(reader);
     if (countOf(present) !== tensors) throw unmatched();
-    if ((flags & NAMES_WORKER) === 0) return { ...head, message, present };
-    return { ...head, message, present, messageWorker: reader.varint32() };
+    if ((flags & NAMES_WORKER) === 0) return { context, pass, options, message, present };
+    return { context, pass, options, message, present, messageWorker: reader.varint32() };
   });
 }
 
