@@ -27,6 +27,16 @@ export function checkFill(value: number, dtype: DType): void {
   checkElement(value, dtype);
 }
 
+/**
+ * What elements of `dtype` are multiplied by: for integers whole, its fraction cut off, as in PyTorch.
+ * @throws RangeError as `checkElement` does.
+ */
+export function factorFor(given: number, dtype: DType): number {
+  if (!isBounded(dtype)) return given;
+  checkElement(given, dtype);
+  return Math.trunc(given);
+}
+
 /** As `checkFill`, for a number that PyTorch takes as a double, of which no negative one wraps. */
 export function checkDouble(value: number, dtype: DType): void {
   if (dtype === 'uint8' && value < 0) throw overflow(value, dtype);

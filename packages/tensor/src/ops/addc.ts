@@ -2,6 +2,7 @@
 import { DTypeError, ShapeError } from '../errors.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { checkOptionNames } from '../option-names.ts';
+import { factorFor } from '../range.ts';
 import { sweep } from '../scope.ts';
 import { broadcastShapes } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
@@ -24,15 +25,14 @@ function shapeOf(t: Tensor, a: Tensor, b: Tensor): readonly number[] {
   return broadcastShapes(t.shape, broadcastShapes(a.shape, b.shape));
 }
 
-/** t + value a b; fractions of `value` are cut off for integers. */
+/** t + value a b; fractions of `value` are cut off for integers, which refuse one out of their range. */
 export const addcmul = defineFunction(
   'addcmul',
   promoted(NUMBER),
   (t: Tensor, a: Tensor, b: Tensor, options: { value?: number } = {}): Tensor => {
     checkOptionNames(options, VALUE, 'addcmul()');
-    const value = options.value ?? 1;
     const met = commonDType([t, a, b]);
-    const factor = isDifferentiable(met) ? value : Math.trunc(value);
+    const factor = factorFor(options.value ?? 1, met);
     return sweep(() => {
       const shape = shapeOf(t, a, b);
       const product = wide(a).expand(shape).mul(wide(b).expand(shape));
@@ -68,8 +68,10 @@ export const baddbmm = defineFunction(
   same(NUMBER),
   (t: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
     checkOptionNames(options, ALPHA_BETA, 'baddbmm()');
-    const factor = (given = 1): number => (isDifferentiable(t.dtype) ? given : Math.trunc(given));
-    const [alpha, beta] = [factor(options.alpha), factor(options.beta)];
+    const [alpha, beta] = [options.alpha, options.beta].map((given = 1) => factorFor(given, t.dtype)) as [
+      number,
+      number,
+    ];
     return inFloat32(t, () => {
       const product = bmm(wide(a), wide(b));
       const own = wide(t).expand(product.shape);

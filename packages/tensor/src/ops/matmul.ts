@@ -7,6 +7,7 @@ import { decode, dtypes, encode, isDifferentiable, type NumberArray } from '../d
 import { ShapeError } from '../errors.ts';
 import { fromArray, over, rawTranspose, readArray } from '../host.ts';
 import { named } from '../named.ts';
+import { factorFor } from '../range.ts';
 import { sweep } from '../scope.ts';
 import { broadcastShapes, checkCount, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
@@ -228,7 +229,7 @@ export const dot = named('aten::dot', (a: Tensor, b: Tensor): Tensor => {
 });
 
 /**
- * beta input + alpha (a b), all of one dtype; fractions of the factors are cut off for integers. What a factor of zero stands before counts
+ * beta input + alpha (a b), all of one dtype; fractions of the factors are cut off for integers, which refuse those out of their range. What a factor of zero stands before counts
  * for nothing, NaN and infinities included.
  */
 export const addmm = named(
@@ -236,8 +237,10 @@ export const addmm = named(
   (input: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
     checkOptionNames(options, ADDMM_OPTIONS, 'addmm()');
     check('addmm', takes, [input, a, b]);
-    const factor = (given = 1): number => (isDifferentiable(input.dtype) ? given : Math.trunc(given));
-    const [alpha, beta] = [factor(options.alpha), factor(options.beta)];
+    const [alpha, beta] = [options.alpha, options.beta].map((given = 1) => factorFor(given, input.dtype)) as [
+      number,
+      number,
+    ];
     if (a.rank !== 2 || b.rank !== 2)
       throw new ShapeError(`addmm: expected matrices, got [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`);
     return inFloat32(a, (x) => {
