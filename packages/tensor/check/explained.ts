@@ -393,6 +393,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference }) => difference.ours.includes('item() of a complex tensor'),
   },
   {
+    name: 'whole numbers that no double is',
+    reason: 'item() of an int64 that no number of JavaScript is refuses to round it; in Python every integer is one',
+    holds: ({ difference }) =>
+      difference.kind === 'refuses' && difference.ours.includes('is none that a number can hold'),
+  },
+  {
     name: 'exact ends',
     reason: 'linspace is computed in doubles and rounded once; PyTorch adds up single steps',
     holds: ({ difference, program }) =>

@@ -64,7 +64,7 @@ const products: Operation[] = [
     draw: (draw) => {
       const [m, k, again, n] = inner(draw);
       const added = draw.random.pick([[m, n], [n], [m, 1], [1, n], []]);
-      const factor = (): number => draw.random.pick([1, 1, 0, 2, 0.5, -1]);
+      const factor = (): number => draw.random.pick([1, 1, 0, 2, 0.5, -1, -1.5, 300]);
       return [draw.tensor(added), draw.tensor([m, k]), draw.tensor([again, n]), factor(), factor()];
     },
     weight: 2,
