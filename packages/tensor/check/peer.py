@@ -133,19 +133,19 @@ def plateau(metrics, **options):
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def followed(make, kind, reload, metrics):
+def followed(make, kind, reload, metrics, anew=None):
     """
     The rates, momenta and last rates of both groups at each of 14 steps of a schedule. Before step `reload` the state dicts of the
-    optimiser and of the schedule go into a new optimiser and its new schedule, which go on.
+    optimiser and of the schedule go into a new optimiser and its new schedule, made by `anew`, which go on.
     """
 
-    def begin():
+    def begin(by):
         params = [torch.zeros(1, requires_grad=True) for _ in range(2)]
         options = {} if kind == "Adam" else {"momentum": 0.9}
         optimizer = getattr(torch.optim, kind)([{"params": params[:1]}, {"params": params[1:], "lr": 0.05}], lr=0.1, **options)
-        return optimizer, make(optimizer)
+        return optimizer, by(optimizer)
 
-    optimizer, scheduler = begin()
+    optimizer, scheduler = begin(make)
 
     def seen():
         rates = [v for group in optimizer.param_groups for v in (group["lr"], group["betas"][0] if kind == "Adam" else group["momentum"])]
@@ -155,7 +155,7 @@ def followed(make, kind, reload, metrics):
     for i in range(14):
         if i == reload:
             saved = deepcopy(optimizer.state_dict()), deepcopy(scheduler.state_dict())
-            optimizer, scheduler = begin()
+            optimizer, scheduler = begin(anew or make)
             optimizer.load_state_dict(saved[0])
             scheduler.load_state_dict(saved[1])
         if metrics is None:

@@ -116,21 +116,22 @@ interface Schedule {
 
 /**
  * The rates, momenta and last rates of both groups at each of 14 steps of a schedule. Before step `reload` the state dicts of the
- * optimiser and of the schedule go into a new optimiser and its new schedule, which go on.
+ * optimiser and of the schedule go into a new optimiser and its new schedule, made by `anew`, which go on.
  */
 export function followed(
   make: (optimizer: bw.optim.Optimizer) => Schedule,
   kind: 'SGD' | 'Adam' | 'RMSprop',
   reload?: number,
   metrics?: readonly number[],
+  anew = make,
 ): bw.Tensor {
-  const begin = (): [bw.optim.Optimizer, Schedule] => {
+  const begin = (by: typeof make): [bw.optim.Optimizer, Schedule] => {
     const [a, b] = [bw.zeros([1], { requiresGrad: true }), bw.zeros([1], { requiresGrad: true })];
     const options = kind === 'Adam' ? { lr: 0.1 } : { lr: 0.1, momentum: 0.9 };
     const optimizer = new bw.optim[kind]([{ params: [a] }, { params: [b], lr: 0.05 }], options);
-    return [optimizer, make(optimizer)];
+    return [optimizer, by(optimizer)];
   };
-  let [optimizer, scheduler] = begin();
+  let [optimizer, scheduler] = begin(make);
   const seen = (): number[] => [
     ...optimizer.paramGroups.flatMap(({ lr, betas, momentum }) => [
       lr,
@@ -142,7 +143,7 @@ export function followed(
   for (let i = 0; i < 14; i++) {
     if (i === reload) {
       const saved = [optimizer.stateDict(), scheduler.stateDict()] as const;
-      [optimizer, scheduler] = begin();
+      [optimizer, scheduler] = begin(anew);
       optimizer.loadStateDict(saved[0]);
       scheduler.loadStateDict(saved[1]);
     }

@@ -158,18 +158,27 @@ export const scheduleSuite: Suite = {
   draw(random, seed) {
     const draw = new Draw(random, { dtype: 'float32', mishaps: 0, views: 0 });
     const kind = random.weighted({ count: 4, cycle: 2, sequence: 4, chain: 3, plateau: 3 });
-    const { ts, py } =
+    const make =
       kind === 'plateau'
-        ? plateau(random)
+        ? plateau
         : kind === 'chain'
-          ? chain(random)
+          ? chain
           : kind === 'sequence'
-            ? sequence(random)
-            : random.pick(kind === 'cycle' ? CYCLES : BY_COUNT)(random);
+            ? sequence
+            : random.pick(kind === 'cycle' ? CYCLES : BY_COUNT);
+    const { ts, py } = make(random);
+    // The options are in the state dict: a schedule that was made with others goes on by those that are loaded.
+    const anew = kind === 'chain' || kind === 'sequence' ? { ts, py } : make(random);
     const metrics =
       kind === 'plateau' ? Array.from({ length: 14 }, () => random.pick([1, 2, 3, 0.5, -1, 0.9])) : undefined;
     const args = [random.pick(['SGD', 'Adam', 'RMSprop']), random.chance(0.5) ? random.int(0, 9) : undefined, metrics];
-    draw.call(kind, `followed((o) => ${ts}, $0, $1, $2)`, `followed(lambda o: ${py}, $0, $1, $2)`, args, 'sums');
+    draw.call(
+      kind,
+      `followed((o) => ${ts}, $0, $1, $2, (o) => ${anew.ts})`,
+      `followed(lambda o: ${py}, $0, $1, $2, lambda o: ${anew.py})`,
+      args,
+      'sums',
+    );
     return draw.program('schedules', seed);
   },
 };

@@ -2,7 +2,7 @@
 import { kindOf } from '../given.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { LRScheduler } from './lr-scheduler.ts';
-import { checkGiven, checkAbove0, checkEach, checkNumbers } from './options.ts';
+import { checkAbove0, checkEach, checkGiven, checkNumbers, checkState, overlaid } from './options.ts';
 import type { Scheduled, ScheduledGroup } from './scheduled.ts';
 
 /** Of `nn`'s super-convergence: up to a largest rate and far down, within a known number of steps (Smith & Topin 2017). */
@@ -45,36 +45,27 @@ interface Phase {
   readonly momentum: readonly [Named, Named];
 }
 
+/** What follows from the options, but for what is noted in the groups. */
+type OneCyclePlan = Required<
+  Pick<OneCycleOptions, 'totalSteps' | 'pctStart' | 'annealStrategy' | 'threePhase' | 'cycleMomentum'>
+>;
+
 /** Raises the learning rate to a maximum and lowers it far below where it began, within a given number of steps. */
 export class OneCycleLR extends LRScheduler {
-  readonly totalSteps: number;
-  private readonly pctStart: number;
-  private readonly phases: readonly Phase[];
-  private readonly linear: boolean;
-  private readonly cycles: boolean;
+  private plan: OneCyclePlan;
 
   constructor(optimizer: Scheduled, options: OneCycleOptions) {
     super(optimizer);
     checkGiven(options, 'OneCycleLR');
     checkOptionNames(options, ONE_CYCLE, 'OneCycleLR');
     const { maxLr, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4, cycleMomentum = true } = options;
-    const { annealStrategy = 'cos', baseMomentum = 0.85, maxMomentum = 0.95 } = options;
-    checkNumbers({ maxLr, pctStart, divFactor, finalDivFactor, baseMomentum, maxMomentum }, 'OneCycleLR');
+    const { annealStrategy = 'cos', threePhase = false, baseMomentum = 0.85, maxMomentum = 0.95 } = options;
+    checkNumbers({ maxLr, divFactor, finalDivFactor, baseMomentum, maxMomentum }, 'OneCycleLR');
     checkEach('OneCycleLR: maxLr', maxLr, optimizer.paramGroups);
     checkAbove0('OneCycleLR: divFactor', divFactor);
     checkAbove0('OneCycleLR: finalDivFactor', finalDivFactor);
-    if (annealStrategy !== 'cos' && annealStrategy !== 'linear')
-      throw new RangeError(`OneCycleLR: annealStrategy is 'cos' or 'linear', got ${kindOf(annealStrategy)}`);
-    const total = options.totalSteps ?? (options.epochs ?? NaN) * (options.stepsPerEpoch ?? NaN);
-    if (!Number.isInteger(total) || total < 1)
-      throw new RangeError('You must define either totalSteps OR (epochs AND stepsPerEpoch), whole and positive');
-    if (!(pctStart >= 0 && pctStart <= 1))
-      throw new RangeError(`Expected float between 0 and 1 pctStart, but got ${pctStart}`);
-    this.totalSteps = total;
-    this.pctStart = pctStart;
-    this.linear = annealStrategy === 'linear';
-    this.cycles = cycleMomentum;
-    this.phases = phasesOf(total, pctStart, options.threePhase ?? false);
+    const totalSteps = options.totalSteps ?? (options.epochs ?? NaN) * (options.stepsPerEpoch ?? NaN);
+    this.plan = checkPlan({ totalSteps, pctStart, annealStrategy, threePhase, cycleMomentum });
     for (const [i, group] of optimizer.paramGroups.entries()) {
       const largest = typeof maxLr === 'number' ? maxLr : (maxLr[i] as number);
       group['initialLr'] = largest / divFactor;
@@ -85,38 +76,69 @@ export class OneCycleLR extends LRScheduler {
     this.begin();
   }
 
+  get totalSteps(): number {
+    return this.plan.totalSteps;
+  }
+
+  /** The limits of rates and momenta are with the groups, in the state of the optimiser. */
+  override stateDict(): Record<string, unknown> {
+    return { ...super.stateDict(), ...this.plan };
+  }
+
+  override loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    checkState(saved, 'OneCycleLR');
+    const plan = checkPlan(overlaid(this.plan, saved));
+    super.loadStateDict(saved);
+    this.plan = plan;
+  }
+
   protected rates(): number[] {
     const at = this.lastEpoch;
-    if (at > this.totalSteps)
-      throw new RangeError(`Tried to step ${at} times. The specified number of total steps is ${this.totalSteps}`);
+    const { totalSteps, pctStart, annealStrategy, cycleMomentum } = this.plan;
+    if (at > totalSteps)
+      throw new RangeError(`Tried to step ${at} times. The specified number of total steps is ${totalSteps}`);
+    const phases = phasesOf(this.plan);
     let start = 0;
-    let phase = this.phases.at(-1) as Phase;
-    for (const one of this.phases) {
+    let phase = phases.at(-1) as Phase;
+    for (const one of phases) {
       phase = one;
       if (at <= one.end) break;
-      if (one !== this.phases.at(-1)) start = one.end;
+      if (one !== phases.at(-1)) start = one.end;
     }
     if (phase.end === start)
       throw new RangeError(
-        `OneCycleLR: with pctStart ${this.pctStart} of ${this.totalSteps} steps a phase has no length; take another`,
+        `OneCycleLR: with pctStart ${pctStart} of ${totalSteps} steps a phase has no length; take another`,
       );
     const part = (at - start) / (phase.end - start);
     const groups = this.optimizer.paramGroups;
     const between = ([from, to]: readonly [Named, Named]): number[] =>
-      groups.map((_, i) => anneal(this.linear, this.note(i, from), this.note(i, to), part));
+      groups.map((_, i) => anneal(annealStrategy === 'linear', this.note(i, from), this.note(i, to), part));
     const rates = between(phase.rate);
-    if (this.cycles) for (const [i, value] of between(phase.momentum).entries()) setMomentum(groups[i]!, value);
+    if (cycleMomentum) for (const [i, value] of between(phase.momentum).entries()) setMomentum(groups[i]!, value);
     return rates;
   }
 }
 
-function phasesOf(total: number, pctStart: number, three: boolean): Phase[] {
+/** @throws RangeError or TypeError for a plan that makes no cycle. */
+function checkPlan(plan: OneCyclePlan): OneCyclePlan {
+  const { totalSteps, pctStart, annealStrategy } = plan;
+  checkNumbers({ pctStart }, 'OneCycleLR');
+  if (annealStrategy !== 'cos' && annealStrategy !== 'linear')
+    throw new RangeError(`OneCycleLR: annealStrategy is 'cos' or 'linear', got ${kindOf(annealStrategy)}`);
+  if (!Number.isInteger(totalSteps) || totalSteps < 1)
+    throw new RangeError('You must define either totalSteps OR (epochs AND stepsPerEpoch), whole and positive');
+  if (!(pctStart >= 0 && pctStart <= 1))
+    throw new RangeError(`Expected float between 0 and 1 pctStart, but got ${pctStart}`);
+  return plan;
+}
+
+function phasesOf({ totalSteps: total, pctStart, threePhase }: OneCyclePlan): Phase[] {
   const up: Phase = {
     end: pctStart * total - 1,
     rate: ['initialLr', 'maxLr'],
     momentum: ['maxMomentum', 'baseMomentum'],
   };
-  if (!three) return [up, { end: total - 1, rate: ['maxLr', 'minLr'], momentum: ['baseMomentum', 'maxMomentum'] }];
+  if (!threePhase) return [up, { end: total - 1, rate: ['maxLr', 'minLr'], momentum: ['baseMomentum', 'maxMomentum'] }];
   return [
     up,
     { end: 2 * pctStart * total - 2, rate: ['maxLr', 'initialLr'], momentum: ['baseMomentum', 'maxMomentum'] },
@@ -160,17 +182,18 @@ const CYCLIC = optionNames<CyclicOptions>()(
 );
 const MODES: readonly unknown[] = ['triangular', 'triangular2', 'exp_range'];
 
+/** How the cycles go, for all groups. */
+type Course = Required<
+  Pick<CyclicOptions, 'stepSizeUp' | 'stepSizeDown' | 'mode' | 'gamma' | 'scaleMode' | 'cycleMomentum'>
+>;
+
 /** Of each group. */
 type Limits = Record<'maxLr' | 'baseMomentum' | 'maxMomentum', readonly number[]>;
 
 /** Raises the learning rate from a least to a largest and lowers it again, in cycles without an end. */
 export class CyclicLR extends LRScheduler {
-  private readonly total: number;
-  /** The part of a cycle that goes up. */
-  private readonly up: number;
-  /** The factor of the heights, by the cycle and the count of steps. */
-  private readonly scale: (cycle: number, steps: number) => number;
-  private readonly cycles: boolean;
+  private course: Course;
+  private readonly scaleFn: CyclicOptions['scaleFn'];
   /** Between what the groups go; another schedule of the optimiser may have noted something else in them. */
   private limits: Limits;
 
@@ -179,16 +202,15 @@ export class CyclicLR extends LRScheduler {
     checkGiven(options, 'CyclicLR');
     checkOptionNames(options, CYCLIC, 'CyclicLR');
     const { baseLr, maxLr, stepSizeUp = 2000, stepSizeDown = stepSizeUp, cycleMomentum = true } = options;
+    const { mode = 'triangular', gamma = 1, scaleFn, scaleMode = 'cycle' } = options;
     const { baseMomentum = 0.8, maxMomentum = 0.9 } = options;
-    checkNumbers({ baseLr, maxLr, stepSizeUp, stepSizeDown, baseMomentum, maxMomentum }, 'CyclicLR');
+    checkNumbers({ baseLr, maxLr, baseMomentum, maxMomentum }, 'CyclicLR');
     for (const [name, value] of Object.entries({ baseLr, maxLr, baseMomentum, maxMomentum }))
       checkEach(`CyclicLR: ${name}`, value, optimizer.paramGroups);
-    checkAbove0('CyclicLR: stepSizeUp', stepSizeUp);
-    if (stepSizeDown < 0) throw new RangeError(`CyclicLR: stepSizeDown is not below 0, but got ${stepSizeDown}`);
-    this.total = stepSizeUp + stepSizeDown;
-    this.up = stepSizeUp / this.total;
-    this.scale = scaleOf(options);
-    this.cycles = cycleMomentum;
+    if (scaleFn !== undefined && typeof scaleFn !== 'function')
+      throw new TypeError(`CyclicLR: scaleFn is a function, got ${kindOf(scaleFn)}`);
+    this.scaleFn = scaleFn;
+    this.course = this.checked({ stepSizeUp, stepSizeDown, mode, gamma, scaleMode, cycleMomentum });
     const each = (values: number | readonly number[]): number[] => optimizer.paramGroups.map((_, i) => at(values, i));
     this.limits = { maxLr: each(maxLr), baseMomentum: each(baseMomentum), maxMomentum: each(maxMomentum) };
     if (cycleMomentum)
@@ -201,10 +223,13 @@ export class CyclicLR extends LRScheduler {
   override stateDict(): Record<string, unknown> {
     const { maxLr, baseMomentum, maxMomentum } = this.limits;
     const limits = { maxLr: [...maxLr], baseMomentum: [...baseMomentum], maxMomentum: [...maxMomentum] };
-    return { ...super.stateDict(), ...limits };
+    return { ...super.stateDict(), ...this.course, ...limits };
   }
 
   override loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    checkState(saved, 'CyclicLR');
+    const course = this.checked(overlaid(this.course, saved));
+    if (course.cycleMomentum) for (const group of this.optimizer.paramGroups) checkMomentum(group);
     const limits = { ...this.limits };
     for (const name of Object.keys(limits) as (keyof Limits)[]) {
       const values = saved[name];
@@ -217,17 +242,22 @@ export class CyclicLR extends LRScheduler {
     }
     super.loadStateDict(saved);
     this.limits = limits;
+    this.course = course;
   }
 
   protected rates(): number[] {
+    const { stepSizeUp, stepSizeDown, cycleMomentum } = this.course;
     const steps = this.lastEpoch;
-    const cycle = Math.floor(1 + steps / this.total);
-    const part = 1 + steps / this.total - cycle;
-    const height = part <= this.up ? part / this.up : (part - 1) / (this.up - 1);
+    const total = stepSizeUp + stepSizeDown;
+    /** The part of a cycle that goes up. */
+    const up = stepSizeUp / total;
+    const cycle = Math.floor(1 + steps / total);
+    const part = 1 + steps / total - cycle;
+    const height = part <= up ? part / up : (part - 1) / (up - 1);
     const scale = this.scale(cycle, steps);
     const groups = this.optimizer.paramGroups;
     const rates = groups.map((_, i) => this.base(i) + (this.limit(i, 'maxLr') - this.base(i)) * height * scale);
-    if (!this.cycles) return rates;
+    if (!cycleMomentum) return rates;
     const momenta = groups.map((_, i) => {
       const most = this.limit(i, 'maxMomentum');
       return most - (most - this.limit(i, 'baseMomentum')) * height * scale;
@@ -236,24 +266,31 @@ export class CyclicLR extends LRScheduler {
     return rates;
   }
 
+  /** The factor of the heights, by the cycle and the count of steps. */
+  private scale(cycle: number, steps: number): number {
+    const { mode, gamma, scaleMode } = this.course;
+    if (this.scaleFn !== undefined) return this.scaleFn(scaleMode === 'cycle' ? cycle : steps);
+    if (mode === 'exp_range') return gamma ** steps;
+    return mode === 'triangular' ? 1 : 1 / 2 ** (cycle - 1);
+  }
+
+  /** @throws RangeError or TypeError for what makes no cycles. */
+  private checked(course: Course): Course {
+    const { stepSizeUp, stepSizeDown, mode, gamma, scaleMode } = course;
+    checkNumbers({ stepSizeUp, stepSizeDown, gamma }, 'CyclicLR');
+    checkAbove0('CyclicLR: stepSizeUp', stepSizeUp);
+    if (stepSizeDown < 0) throw new RangeError(`CyclicLR: stepSizeDown is not below 0, but got ${stepSizeDown}`);
+    if (scaleMode !== 'cycle' && scaleMode !== 'iterations')
+      throw new RangeError(`CyclicLR: scaleMode is 'cycle' or 'iterations', got ${kindOf(scaleMode)}`);
+    if (this.scaleFn === undefined && !MODES.includes(mode))
+      throw new RangeError(`CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', got ${kindOf(mode)}`);
+    return course;
+  }
+
   /** That of a group that was added later is what it was given. */
   private limit(i: number, name: keyof Limits): number {
     return this.limits[name][i] ?? this.note(i, name);
   }
-}
-
-function scaleOf({ mode = 'triangular', gamma = 1, scaleFn, scaleMode = 'cycle' }: CyclicOptions): CyclicLR['scale'] {
-  if (scaleMode !== 'cycle' && scaleMode !== 'iterations')
-    throw new RangeError(`CyclicLR: scaleMode is 'cycle' or 'iterations', got ${kindOf(scaleMode)}`);
-  checkNumbers({ gamma }, 'CyclicLR');
-  if (scaleFn !== undefined) {
-    if (typeof scaleFn !== 'function') throw new TypeError(`CyclicLR: scaleFn is a function, got ${kindOf(scaleFn)}`);
-    return scaleMode === 'cycle' ? (cycle) => scaleFn(cycle) : (_, steps) => scaleFn(steps);
-  }
-  if (!MODES.includes(mode))
-    throw new RangeError(`CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', got ${kindOf(mode)}`);
-  if (mode === 'exp_range') return (_, steps) => gamma ** steps;
-  return mode === 'triangular' ? () => 1 : (cycle) => 1 / 2 ** (cycle - 1);
 }
 
 /** The value of group `i`. */
@@ -262,11 +299,15 @@ const at = (values: number | readonly number[], i: number): number =>
 
 /** Notes between what the momentum of a group goes, which begins with the larger. */
 function noteMomenta(group: ScheduledGroup, least: number, most: number): void {
-  if (momentumOf(group) === undefined)
-    throw new RangeError('optimizer must support momentum or beta1 with cycleMomentum: true');
+  checkMomentum(group);
   group['maxMomentum'] = most;
   group['baseMomentum'] = least;
   setMomentum(group, most);
+}
+
+function checkMomentum(group: ScheduledGroup): void {
+  if (momentumOf(group) === undefined)
+    throw new RangeError('optimizer must support momentum or beta1 with cycleMomentum: true');
 }
 
 function momentumOf(group: ScheduledGroup): number | undefined {

@@ -2,7 +2,7 @@
 import { checkGivenOptions, kindOf } from '../given.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 import { LRScheduler, MultiplicativeLR } from './lr-scheduler.ts';
-import { checkEach, checkNumbers, checkOptimizer, checkState, defined } from './options.ts';
+import { checkEach, checkNumbers, checkOptimizer, checkState, defined, overlaid } from './options.ts';
 import type { Scheduled } from './scheduled.ts';
 
 /** What `ReduceLROnPlateau` takes for progress, and what it does without. */
@@ -45,25 +45,17 @@ export class ReduceLROnPlateau {
   lastEpoch = 0;
   private cooldownCounter = 0;
   private readonly optimizer: Scheduled;
-  private readonly options: Required<PlateauOptions>;
+  private options: Required<PlateauOptions>;
+  private lastLr: readonly number[];
 
   constructor(optimizer: Scheduled, options: PlateauOptions = {}) {
     checkOptimizer(optimizer, 'ReduceLROnPlateau');
     checkGivenOptions('ReduceLROnPlateau', options);
     checkOptionNames(options, PLATEAU, 'ReduceLROnPlateau');
-    this.options = { ...PLATEAU_DEFAULTS, ...defined(options) };
-    const { mode, thresholdMode, ...numbers } = this.options;
-    if (mode !== 'min' && mode !== 'max') throw new RangeError(`mode ${named(mode)} is unknown!`);
-    if (thresholdMode !== 'rel' && thresholdMode !== 'abs')
-      throw new RangeError(`threshold mode ${named(thresholdMode)} is unknown!`);
-    checkNumbers(numbers, 'ReduceLROnPlateau');
-    for (const [name, value] of Object.entries(numbers))
-      if (Array.isArray(value) && name !== 'minLr')
-        throw new TypeError(`ReduceLROnPlateau: ${name} is a number, got a list`);
-    checkEach('ReduceLROnPlateau: minLr', numbers.minLr, optimizer.paramGroups);
-    if (this.options.factor >= 1) throw new RangeError('Factor should be < 1.0.');
+    this.options = checkPlateau({ ...PLATEAU_DEFAULTS, ...defined(options) }, optimizer);
     this.optimizer = optimizer;
-    this.best = mode === 'min' ? Infinity : -Infinity;
+    this.best = this.options.mode === 'min' ? Infinity : -Infinity;
+    this.lastLr = this.currentLrs();
   }
 
   step(metric: number | { item(): number }): void {
@@ -80,29 +72,52 @@ export class ReduceLROnPlateau {
       this.cooldownCounter--;
       this.numBadEpochs = 0;
     }
-    if (this.numBadEpochs <= patience) return;
-    this.reduce();
-    this.cooldownCounter = cooldown;
-    this.numBadEpochs = 0;
+    if (this.numBadEpochs > patience) {
+      this.reduce();
+      this.cooldownCounter = cooldown;
+      this.numBadEpochs = 0;
+    }
+    this.lastLr = this.currentLrs();
   }
 
+  /** The rates after the last step, one a group. */
   getLastLr(): readonly number[] {
-    return this.optimizer.paramGroups.map(({ lr }) => lr);
+    return this.lastLr;
   }
 
+  /** What `loadStateDict` goes on from: the metric that was best, the counts, the rates and the options. */
   stateDict(): Record<string, unknown> {
+    return { ...this.counts(), lastLr: [...this.lastLr], ...overlaid(this.options, {}) };
+  }
+
+  /**
+   * Goes on from `saved`. The rates themselves are in the state of a local optimiser, which is loaded by itself, as in PyTorch; a
+   * `DistributedOptimizer` has no such state, and is given them here.
+   */
+  loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    checkState(saved, 'ReduceLROnPlateau');
+    const counts: Record<string, unknown> = this.counts();
+    for (const name of Object.keys(counts)) {
+      if (typeof saved[name] !== 'number') throw new RangeError(`loaded state of ReduceLROnPlateau has no ${name}`);
+      counts[name] = saved[name];
+    }
+    const options = checkPlateau(overlaid(this.options, saved), this.optimizer);
+    // States of earlier versions are without.
+    const { lastLr = this.currentLrs() } = saved;
+    if (!Array.isArray(lastLr) || !lastLr.every((rate) => Number.isFinite(rate)))
+      throw new RangeError('loaded state of ReduceLROnPlateau has no lastLr');
+    Object.assign(this, counts, { options, lastLr: [...(lastLr as number[])] });
+    if ('stateDict' in this.optimizer) return;
+    for (const [i, group] of this.optimizer.paramGroups.entries()) group.lr = this.lastLr[i] ?? group.lr;
+  }
+
+  private counts(): Record<'best' | 'numBadEpochs' | 'lastEpoch' | 'cooldownCounter', number> {
     const { best, numBadEpochs, lastEpoch, cooldownCounter } = this;
     return { best, numBadEpochs, lastEpoch, cooldownCounter };
   }
 
-  loadStateDict(saved: Readonly<Record<string, unknown>>): void {
-    checkState(saved, 'ReduceLROnPlateau');
-    const own = this.stateDict();
-    for (const name of Object.keys(own)) {
-      if (typeof saved[name] !== 'number') throw new RangeError(`loaded state of ReduceLROnPlateau has no ${name}`);
-      own[name] = saved[name];
-    }
-    Object.assign(this, own);
+  private currentLrs(): number[] {
+    return this.optimizer.paramGroups.map(({ lr }) => lr);
   }
 
   private isBetter(value: number): boolean {
@@ -121,6 +136,21 @@ export class ReduceLROnPlateau {
       if (group.lr - next > eps) group.lr = next;
     }
   }
+}
+
+/** @throws RangeError or TypeError for options that make no plateau. */
+function checkPlateau(options: Required<PlateauOptions>, { paramGroups }: Scheduled): Required<PlateauOptions> {
+  const { mode, thresholdMode, ...numbers } = options;
+  if (mode !== 'min' && mode !== 'max') throw new RangeError(`mode ${named(mode)} is unknown!`);
+  if (thresholdMode !== 'rel' && thresholdMode !== 'abs')
+    throw new RangeError(`threshold mode ${named(thresholdMode)} is unknown!`);
+  checkNumbers(numbers, 'ReduceLROnPlateau');
+  for (const [name, value] of Object.entries(numbers))
+    if (Array.isArray(value) && name !== 'minLr')
+      throw new TypeError(`ReduceLROnPlateau: ${name} is a number, got a list`);
+  checkEach('ReduceLROnPlateau: minLr', numbers.minLr, paramGroups);
+  if (numbers.factor >= 1) throw new RangeError('Factor should be < 1.0.');
+  return options;
 }
 
 function checkSchedulers(schedulers: unknown, what: string): void {
@@ -142,7 +172,7 @@ function named(given: unknown): string {
  */
 export class SequentialLR extends LRScheduler {
   private readonly schedulers: readonly LRScheduler[];
-  private readonly milestones: readonly number[];
+  private milestones: readonly number[];
 
   constructor(optimizer: Scheduled, schedulers: readonly LRScheduler[], milestones: readonly number[]) {
     super(optimizer);
@@ -187,14 +217,22 @@ export class SequentialLR extends LRScheduler {
   }
 
   override stateDict(): Record<string, unknown> {
-    return { ...super.stateDict(), schedulers: this.schedulers.map((one) => one.stateDict()) };
+    const schedulers = this.schedulers.map((one) => one.stateDict());
+    return { ...super.stateDict(), milestones: [...this.milestones], schedulers };
   }
 
   override loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    checkState(saved, 'SequentialLR');
+    // States of earlier versions are without.
+    const { milestones = this.milestones } = saved;
+    if (!Array.isArray(milestones) || milestones.length !== this.milestones.length)
+      throw new RangeError(`loaded state of SequentialLR has no ${this.milestones.length} milestones`);
+    checkNumbers({ milestone: milestones }, 'loaded state of SequentialLR');
     allOrNothing(this.schedulers, () => {
       loadAll(this.schedulers, saved);
       super.loadStateDict(saved);
     });
+    this.milestones = [...(milestones as number[])];
   }
 
   protected rates(): number[] {

@@ -4,7 +4,11 @@ import { optim, tensor, type Tensor } from '../index.ts';
 
 const L = optim.lrScheduler;
 type Given = Record<string, unknown>;
-type Schedule = { step(metric: number): void };
+interface Schedule {
+  step(metric: number): void;
+  stateDict(): Given;
+  loadStateDict(saved: Given): void;
+}
 type Make = (o: optim.Optimizer, options: Given) => Schedule;
 
 const leaf = (): Tensor => tensor([1], { requiresGrad: true });
@@ -52,6 +56,20 @@ const schedules: Readonly<Record<string, readonly [make: Make, numbers: Given]>>
     (o, given) => new L.ReduceLROnPlateau(o, given),
     { factor: 0.1, patience: 10, threshold: 1e-4, cooldown: 0, minLr: 0, eps: 1e-8 },
   ],
+};
+/** Options that a state dict holds, other than above. */
+const OTHERS: Readonly<Record<string, Given>> = {
+  StepLR: { stepSize: 3, gamma: 0.5 },
+  MultiStepLR: { gamma: 0.5 },
+  ExponentialLR: { gamma: 0.25 },
+  ConstantLR: { factor: 0.5, totalIters: 3 },
+  LinearLR: { startFactor: 0.5, endFactor: 0.75, totalIters: 3 },
+  PolynomialLR: { totalIters: 7, power: 2 },
+  CosineAnnealingLR: { tMax: 4, etaMin: 0.5 },
+  CosineAnnealingWarmRestarts: { t0: 3, tMult: 2, etaMin: 0.25 },
+  OneCycleLR: { totalSteps: 12, pctStart: 0.5 },
+  CyclicLR: { stepSizeUp: 2, stepSizeDown: 1, gamma: 0.5 },
+  ReduceLROnPlateau: { factor: 0.5, patience: 1, threshold: 0.5, cooldown: 1, minLr: 0.01, eps: 1e-6 },
 };
 /** What has to be given. */
 const NEEDED = new Set(['stepSize', 'milestone', 'tMax', 't0', 'by', 'maxLr', 'baseLr', 'totalSteps']);
@@ -102,6 +120,30 @@ describe.each(Object.entries(schedules))('%s', (name, [make, numbers]) => {
       }
       for (const odd of [0, 1]) numbersOnly(outcome(() => rates({ ...numbers, [option]: odd })));
     }
+  });
+
+  it('goes on by the options that are loaded, whatever it was made with', () => {
+    const other = OTHERS[name] ?? {};
+    const [from, to] = [sgd(), sgd()];
+    const saved = make(from, { ...numbers, ...other });
+    saved.step(1);
+    const loaded = make(to, numbers);
+    to.loadStateDict(from.stateDict());
+    loaded.loadStateDict(JSON.parse(JSON.stringify(saved.stateDict())) as Given);
+    expect(loaded.stateDict()).toEqual(saved.stateDict());
+    expect(walk(to, loaded)).toEqual(walk(from, saved));
+  });
+
+  it('refuses options that make no schedule when they are loaded, and stays as it is; those of earlier versions are without', () => {
+    const o = sgd();
+    const schedule = make(o, numbers);
+    const before = schedule.stateDict();
+    for (const option of Object.keys(OTHERS[name] ?? {}))
+      expect(() => schedule.loadStateDict({ ...before, [option]: 'none' })).toThrow(Error);
+    expect(schedule.stateDict()).toEqual(before);
+    const counts = Object.entries(before).filter(([option]) => !(option in (OTHERS[name] ?? {})));
+    schedule.loadStateDict(Object.fromEntries(counts));
+    expect(schedule.stateDict()).toEqual(before);
   });
 
   it('goes on with a group that was added later, or says what it lacks', () => {
@@ -347,4 +389,36 @@ describe('steps of an optimizer', () => {
     expect(() => o.step([tensor([1])])).toThrow('optim.SGD: lr of group 0 is a number, got ');
     expect(p.toArray()).toEqual([1]);
   });
+});
+
+describe('ReduceLROnPlateau', () => {
+  it('gives the rates back to an optimiser without a state dict of its own, as those of other processes are', () => {
+    const from = sgd();
+    const saved = new L.ReduceLROnPlateau(from, { patience: 0, factor: 0.5 });
+    for (const metric of [1, 1, 1]) saved.step(metric);
+    const elsewhere = { paramGroups: [{ lr: 1 }] };
+    new L.ReduceLROnPlateau(elsewhere, { patience: 0, factor: 0.5 }).loadStateDict(saved.stateDict());
+    expect(elsewhere.paramGroups[0]?.lr).toBe(0.25);
+  });
+
+  it('has the rates of its last step, whatever was set since', () => {
+    const o = sgd();
+    const schedule = new L.ReduceLROnPlateau(o);
+    o.paramGroups[0].lr = 0.5;
+    expect(schedule.getLastLr()).toEqual([1]);
+    schedule.step(1);
+    expect(schedule.getLastLr()).toEqual([0.5]);
+  });
+});
+
+it('a sequence goes on with the milestones that are loaded', () => {
+  const make = (o: optim.Optimizer, at: number): optim.lrScheduler.SequentialLR =>
+    new L.SequentialLR(o, [new L.ConstantLR(o), new L.ExponentialLR(o, 0.5)], [at]);
+  const [from, to] = [sgd(), sgd()];
+  const saved = make(from, 3);
+  const loaded = make(to, 5);
+  to.loadStateDict(from.stateDict());
+  loaded.loadStateDict(saved.stateDict());
+  expect(walk(to, loaded)).toEqual(walk(from, saved));
+  expect(() => loaded.loadStateDict({ ...saved.stateDict(), milestones: [1, 2] })).toThrow('has no 1 milestones');
 });

@@ -2,7 +2,7 @@
 import type { ScheduledGroup, Scheduled } from './scheduled.ts';
 import { kindOf } from '../given.ts';
 import { checkOptionNames } from '../option-names.ts';
-import { checkAbove0, checkNumbers, checkOptimizer, checkState, defined } from './options.ts';
+import { checkAbove0, checkNumbers, checkOptimizer, checkState, defined, overlaid } from './options.ts';
 
 /** Factors by the count of steps, one for all groups or one each. */
 export type Factors = ((epoch: number) => number) | readonly ((epoch: number) => number)[];
@@ -46,7 +46,7 @@ export abstract class LRScheduler {
     }
   }
 
-  /** What `loadStateDict` goes on from: numbers and lists of them. Functions are not among it. */
+  /** What `loadStateDict` goes on from: the count, the rates and the options of this schedule. Functions are not among it. */
   stateDict(): Record<string, unknown> {
     return { lastEpoch: this.lastEpoch, baseLrs: [...this.baseLrs], lastLr: [...this.lastLr] };
   }
@@ -168,7 +168,9 @@ export class MultiplicativeLR extends ByFunction {
 
 /** Rates by settings, of which those with a default may be left out. */
 abstract class BySettings<O extends object, Given extends object = object> extends LRScheduler {
-  protected readonly settings: Required<O> & Given;
+  protected settings: Required<O> & Given;
+  /** Those that are no options. */
+  private readonly given: readonly string[];
   constructor(optimizer: Scheduled, options: O, defaults: Required<O>, given: Given = {} as Given) {
     super(optimizer);
     const { name } = this.constructor;
@@ -176,12 +178,30 @@ abstract class BySettings<O extends object, Given extends object = object> exten
     if (typeof options !== 'object' || options === null)
       throw new TypeError(`${name} takes its options as an object { ${known} }, got ${kindOf(options)}`);
     checkOptionNames(options, new Set(Object.keys(defaults)), name);
-    this.settings = { ...defaults, ...(defined(options) as Required<O>), ...given };
-    checkNumbers(this.settings, name);
-    for (const [key, value] of Object.entries(this.settings))
-      if (Array.isArray(value) && !(key in given)) throw new TypeError(`${name}: ${key} is a number, got a list`);
-    this.check(this.settings);
+    this.given = Object.keys(given);
+    this.settings = this.checked({ ...defaults, ...(defined(options) as Required<O>), ...given });
     this.begin();
+  }
+
+  override stateDict(): Record<string, unknown> {
+    return { ...super.stateDict(), ...overlaid(this.settings, {}) };
+  }
+
+  override loadStateDict(saved: Readonly<Record<string, unknown>>): void {
+    checkState(saved, this.constructor.name);
+    const settings = this.checked(overlaid(this.settings, saved));
+    super.loadStateDict(saved);
+    this.settings = settings;
+  }
+
+  private checked(settings: Required<O> & Given): Required<O> & Given {
+    const { name } = this.constructor;
+    checkNumbers(settings, name);
+    for (const [key, value] of Object.entries(settings))
+      if (Array.isArray(value) && !this.given.includes(key))
+        throw new TypeError(`${name}: ${key} is a number, got a list`);
+    this.check(settings);
+    return settings;
   }
   /** @throws RangeError for settings that make no schedule. */
   protected check(_settings: Required<O> & Given): void {

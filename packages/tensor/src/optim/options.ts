@@ -74,6 +74,20 @@ export function checkState(saved: unknown, what: string): void {
   throw new TypeError(`loadStateDict() of ${what} takes what stateDict() gave, got ${kindOf(saved)}`);
 }
 
+/**
+ * Options with those that are loaded in their place, lists copied; what `saved`, of an earlier version, is without stays.
+ * @throws TypeError for one that is true or false and loaded as something else.
+ */
+export function overlaid<T extends object>(options: T, saved: Readonly<Record<string, unknown>>): T {
+  const all = Object.entries(options).map(([name, own]) => {
+    const value = saved[name] ?? (own as unknown);
+    if (typeof own === 'boolean' && typeof value !== 'boolean')
+      throw new TypeError(`loadStateDict(): ${name} is true or false, got ${kindOf(value)}`);
+    return [name, Array.isArray(value) ? [...(value as unknown[])] : value];
+  });
+  return Object.fromEntries(all) as T;
+}
+
 /** @throws RangeError for what is divided by. */
 export function checkAbove0(what: string, value: number): void {
   if (!(value > 0)) throw new RangeError(`${what} is above 0, but got ${value}`);
