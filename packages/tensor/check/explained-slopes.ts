@@ -22,10 +22,10 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'terms that cancel',
     reason:
-      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, groupNorm, batchNorm, instanceNorm, crossEntropy, glu, gelu, hardSwish, attentions and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
+      'the slopes of cosineSimilarity, cosineEmbeddingLoss, tripletMarginLoss, normalize and rmsNorm, of layerNorm, groupNorm, batchNorm, instanceNorm, crossEntropy, glu, gelu, hardSwish, attentions, complex quotients and distributions, and the values of these and of cosineEmbeddingLoss, are differences of terms: they are exact but for the rounding of these, which are about 1 over the smallest element of a norm, or as large as the largest element of the others, and the square of that in a second derivative',
     holds: (found) =>
       (isSlope(found) || someStatement(found.program, (line) => /cosineEmbedding|^distributions/i.test(line.op))) &&
-      (someStatement(found.program, (line) => NORMS.test(line.op))
+      (someStatement(found.program, (line) => NORMS.test(line.op)) || dividesComplex(found)
         ? cancels(found, (line) => 1 / smallestOf(line))
         : someStatement(found.program, (line) => DIFFERENCES.test(line.op)) && cancels(found, largestOf)),
   },
@@ -265,6 +265,14 @@ function isOpposite({ ours, torchs }: Found['difference']): boolean {
 }
 
 /** Both answers are no further from the exact one than terms of this size are rounded. */
+/** The slopes of a / a are 1 / a and -1 / a, each with its own rounding: in PyTorch, too, half of these sums are not zero. */
+function dividesComplex({ program }: Found): boolean {
+  return (
+    someInput(program, (line) => line.dtype === 'complex64') &&
+    someStatement(program, (line) => /^div_?$/.test(line.op))
+  );
+}
+
 function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {
   const seen = torchs.seen[difference.path];
   const [, exact, ours] = /exactly (\S+), allowed \S+\): (\S+)$/.exec(difference.ours) ?? [];
