@@ -430,3 +430,33 @@ describe('parameters', () => {
     expect(bw.prelu(bw.tensor(-2), bw.tensor([0.5])).item()).toBe(-1);
   });
 });
+
+describe('convolutions', () => {
+  const infinite = (shape: number[], from = 0): bw.Tensor => {
+    const values: number[] = Array.from({ length: bw.ones(shape).size }, () => 1);
+    values[from] = INF;
+    return bw.tensor(values).reshape(shape);
+  };
+
+  it('count the zeros around few images and around many: NaN where what they meet is infinite', () => {
+    const weight = infinite([8, 8, 3, 3]);
+    const of = (n: number): unknown =>
+      bw
+        .conv2d(bw.ones([n, 8, 6, 6]), weight, { padding: 1 })
+        .select(0, 0)
+        .select(0, 0)
+        .toArray();
+    expect(of(64)).toEqual(of(1));
+    expect((of(64) as number[][])[0]?.[0]).toBeNaN();
+  });
+
+  it('count them in gradients of filters', () => {
+    const of = (n: number): unknown => {
+      const weight = bw.ones([8, 8, 3, 3], { requiresGrad: true });
+      const result = bw.conv2d(bw.ones([n, 8, 6, 6]), weight, { padding: 1 });
+      const [slopes] = bw.grad([result], [weight], { gradOutputs: [infinite([...result.shape])] });
+      return (slopes as bw.Tensor).isNaN().toArray();
+    };
+    expect(of(64)).toEqual(of(1));
+  });
+});

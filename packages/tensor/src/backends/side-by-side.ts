@@ -209,17 +209,42 @@ export function sideBySide(
     );
   };
 
-  const kernels = { Convolve: convolve, ConvolveFilter: convolveFilter, ConvolveImages: convolveImages };
-  return new Map(
-    Object.entries(kernels).map(([name, kernel]): [string, OwnKernel] => {
-      const other = otherwise(name);
-      return [
-        name,
-        (heap, inputs, attrs) => {
-          const s = sizesOf(attrs);
-          return fits(s) ? kernel(heap, inputs, s) : other(heap, inputs, attrs);
-        },
-      ];
-    }),
-  );
+  /**
+   * Zeros that surround the images count, also times what is infinite or NaN, which is NaN: as with columns. Of a gradient of filters its
+   * own elements show whether there is such a factor.
+   */
+  const meetsMore = (heap: Heap, s: Sizes, from: number, count: number): boolean => {
+    if (s.py === 0 && s.px === 0) return false;
+    const values = new Float32Array(heap.memory.buffer, from, count);
+    for (let i = 0; i < count; i++) if (!Number.isFinite(values[i])) return true;
+    return false;
+  };
+  const convolved =
+    (other: OwnKernel): OwnKernel =>
+    (heap, inputs, attrs) => {
+      const s = sizesOf(attrs);
+      const plain = !fits(s) || meetsMore(heap, s, at(input(inputs, 'filters')), s.filters * s.taps);
+      return plain ? other(heap, inputs, attrs) : convolve(heap, inputs, s);
+    };
+  const filterGradients =
+    (other: OwnKernel): OwnKernel =>
+    (heap, inputs, attrs) => {
+      const s = sizesOf(attrs);
+      if (!fits(s)) return other(heap, inputs, attrs);
+      const found = convolveFilter(heap, inputs, s);
+      if (!meetsMore(heap, s, found.at, s.filters * s.taps)) return found;
+      heap.free(found);
+      return other(heap, inputs, attrs);
+    };
+  const imageGradients =
+    (other: OwnKernel): OwnKernel =>
+    (heap, inputs, attrs) => {
+      const s = sizesOf(attrs);
+      return fits(s) ? convolveImages(heap, inputs, s) : other(heap, inputs, attrs);
+    };
+  return new Map([
+    ['Convolve', convolved(otherwise('Convolve'))],
+    ['ConvolveFilter', filterGradients(otherwise('ConvolveFilter'))],
+    ['ConvolveImages', imageGradients(otherwise('ConvolveImages'))],
+  ]);
 }
