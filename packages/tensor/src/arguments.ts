@@ -134,6 +134,12 @@ function misfit({ parameters, rest }: Way, args: readonly unknown[]): number {
   return -1;
 }
 
+/** What programs of PyTorch may mean by a name that does less here. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  max: '; amax() is the largest of all elements, maximum() the larger of two tensors',
+  min: '; amin() is the smallest of all elements, minimum() the smaller of two tensors',
+};
+
 /** Says what is wrong by the way of calling that fits the longest. */
 function refusal(text: string, ways: readonly Way[], args: readonly unknown[]): TypeError {
   let at = -1;
@@ -146,5 +152,6 @@ function refusal(text: string, ways: readonly Way[], args: readonly unknown[]): 
   const { path, words, value } = misfitOf(kind, args[at]);
   const what = text.slice(0, text.indexOf('('));
   const called = /\.[A-Z]/.test(what) ? what : `${what}()`;
-  return new TypeError(`${called}: ${name}${path} is ${words}, got ${kindOf(value)}`);
+  const instead = name === 'dim' ? (INSTEAD[what] ?? '') : '';
+  return new TypeError(`${called}: ${name}${path} is ${words}, got ${kindOf(value)}${instead}`);
 }

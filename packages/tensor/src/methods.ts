@@ -208,7 +208,9 @@ interface StructureMethods<Tensor> {
   argSort(dim?: number, descending?: boolean): Tensor;
   sort(dim?: number, descending?: boolean): Picked<Tensor>;
   topK(k: number, dim?: number, largest?: boolean): Picked<Tensor>;
+  /** The largest along `dim`, and where. The largest of all is `amax()`, the larger of two tensors `maximum()`. */
   max(dim: number, keepDim?: boolean): Picked<Tensor>;
+  /** The smallest along `dim`, and where. The smallest of all is `amin()`, the smaller of two tensors `minimum()`. */
   min(dim: number, keepDim?: boolean): Picked<Tensor>;
   nonzero(): Tensor;
   /** The elements where `mask` (bool) holds, as a vector; both broadcast. */

@@ -199,6 +199,16 @@ describe('an argument of another kind is named', () => {
       () => x().softmax(loose({ dim: 0 })),
       'softmax(): dim is a number, got an object with dim',
     ],
+    [
+      'the largest of all, which is another function here',
+      () => x().max(loose(undefined)),
+      'max(): dim is a number, got undefined; amax() is the largest of all elements, maximum() the larger of two tensors',
+    ],
+    [
+      'the smaller of two tensors, which is another function here',
+      () => x().min(loose(x())),
+      'min(): dim is a number, got an object of class Tensor; amin() is the smallest of all elements, minimum() the smaller of two tensors',
+    ],
     ['sizes that are no list', () => zeros(loose(2)), 'a shape is a list of whole numbers, such as [2, 3]; got 2'],
     ['a shape that is no list', () => x().reshape(loose(4)), 'reshape(): shape is a list of numbers, got 4'],
     ['sizes to expand to that are no list', () => x().expand(loose(4)), 'expand(): shape is a list of numbers, got 4'],

@@ -221,11 +221,11 @@ export const topK = defineFunction(
   },
 );
 
-/** The largest along `dim`, and where: of equal ones the first. */
+/** The largest along `dim`, and where: of equal ones the first. The largest of all is `amax()`, the larger of two tensors `maximum()`. */
 export const max = defineFunction('max', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
   extreme(t, dim, keepDim, 'argMax'),
 );
-/** The smallest along `dim`, and where: of equal ones the first. */
+/** The smallest along `dim`, and where: of equal ones the first. The smallest of all is `amin()`, the smaller of two tensors `minimum()`. */
 export const min = defineFunction('min', each(REAL), (t: Tensor, dim: number, keepDim = false): Picked =>
   extreme(t, dim, keepDim, 'argMin'),
 );
