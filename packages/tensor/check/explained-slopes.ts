@@ -264,7 +264,6 @@ function isOpposite({ ours, torchs }: Found['difference']): boolean {
   return Number(own) !== 0 && sum <= 1e-5 * Math.abs(Number(own));
 }
 
-/** Both answers are no further from the exact one than terms of this size are rounded. */
 /** The slopes of a / a are 1 / a and -1 / a, each with its own rounding: in PyTorch, too, half of these sums are not zero. */
 function dividesComplex({ program }: Found): boolean {
   return (
@@ -273,6 +272,7 @@ function dividesComplex({ program }: Found): boolean {
   );
 }
 
+/** Both answers are no further from the exact one than terms of this size are rounded. */
 function cancels({ program, difference, torchs }: Found, size: (line: Input) => number): boolean {
   const seen = torchs.seen[difference.path];
   const [, exact, ours] = /exactly (\S+), allowed \S+\): (\S+)$/.exec(difference.ours) ?? [];
