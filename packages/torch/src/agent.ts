@@ -103,6 +103,8 @@ export class TorchAgent implements CallingAgent {
   readonly dynamic: boolean;
   isClosed = false;
   private readonly hub = new EventHub();
+  /** Members of which `peer-down` was told, and that have not answered since. */
+  private readonly dead = new WeakSet<TorchPeer>();
   private door: Door | undefined;
   private sweepTimer: NodeJS.Timeout | undefined;
   private leaving: Leaving | undefined;
@@ -157,10 +159,11 @@ export class TorchAgent implements CallingAgent {
       channels: options.channels,
       dialTimeoutMs: DIAL_MS,
       onDown: (peer, error) => this.down(peer, error),
+      onAnswer: (peer) => void this.dead.delete(peer),
     });
     this.losses = new Losses({
       ask: (worker) => this.callPython(worker, DEVICES, []),
-      gone: (worker) => this.collectives.gone(worker.name),
+      gone: (worker) => this.lost(worker),
     });
     this.collectives = new Gatherings(
       {
@@ -365,12 +368,27 @@ export class TorchAgent implements CallingAgent {
     });
   }
 
-  private down({ worker }: TorchPeer, error: Error | undefined): void {
+  private down(peer: TorchPeer, error: Error | undefined): void {
+    const { worker } = peer;
     if (this.losses.isAsked(worker)) return;
     // Others that have left have closed their connections, too: who leaves asks.
     if (this.ending !== undefined) return this.losses.check(worker);
-    this.logger.warn({ peer: worker.name, error }, 'the connection to a worker ended');
     this.collectives.gone(worker.name);
+    this.tellDown(peer, error);
+  }
+
+  /** A member was asked whether it is there, and nobody was. */
+  private lost(worker: WorkerInfo): void {
+    this.collectives.gone(worker.name);
+    if (this.ending === undefined && this.members.has(worker.name)) this.tellDown(this.members.find(worker.name));
+  }
+
+  /** Each call to a dead member finds it dead: it is told once, until the member answers again. */
+  private tellDown(peer: TorchPeer, error?: Error): void {
+    if (this.dead.has(peer)) return;
+    this.dead.add(peer);
+    const { worker } = peer;
+    this.logger.warn({ peer: worker.name, error }, 'the connection to a worker ended');
     this.hub.emit('peer-down', worker);
   }
 

@@ -131,3 +131,44 @@ it('says of one who collects and dies before it has heard of anybody that it is 
   await kill(first);
   expect(await left).toMatchObject(broken('n0'));
 });
+
+/** As a network that cuts the connection to a worker that lives. */
+function cut(peer: object): void {
+  const line = Reflect.get(peer, 'line') as { dialler: { pipe: { fail(error: Error): void } } };
+  line.dialler.pipe.fail(new Error('cut'));
+}
+
+it('tells of a dead worker once, however often it is called', async () => {
+  agents = await group(3);
+  const [first, , third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+  const down: string[] = [];
+  first.on('peer-down', ({ name }) => down.push(name));
+  await first.run(() => rpcSync('n2', same, [1]));
+  await kill(third);
+  await expect.poll(() => down).toEqual(['n2']);
+  for (let i = 0; i < 3; i++)
+    await expect(first.run(() => rpcSync('n2', same, [i]))).rejects.toMatchObject({ code: 'unavailable' });
+  expect(down).toEqual(['n2']);
+});
+
+it('tells of a worker again that has answered since', async () => {
+  agents = await group(2);
+  const [first] = agents as [TorchAgent];
+  const down: string[] = [];
+  first.on('peer-down', ({ name }) => down.push(name));
+  for (let times = 1; times <= 3; times++) {
+    await first.run(() => rpcSync('n1', same, [1]));
+    cut(first.members.find('n1'));
+    expect(down).toHaveLength(times);
+  }
+});
+
+it('tells of a dead worker that only a barrier has found', async () => {
+  agents = await group(4);
+  const [, second, , fourth] = agents as [TorchAgent, TorchAgent, TorchAgent, TorchAgent];
+  const down: string[] = [];
+  second.on('peer-down', ({ name }) => down.push(name));
+  await kill(fourth);
+  await expect(second.run(() => barrier())).rejects.toMatchObject(broken('n3'));
+  expect(down).toEqual(['n3']);
+});

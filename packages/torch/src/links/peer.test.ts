@@ -26,6 +26,7 @@ it('closes no connection without having said who it is', async () => {
     channels: ['basic'],
     dialTimeoutMs: 5_000,
     onDown: () => undefined,
+    onAnswer: () => undefined,
   });
   const body = { type: 0x102, body: new Uint8Array(1), tensors: [] };
   peer.request(body, { resolve: () => undefined, reject: (error) => failures.push(error) });

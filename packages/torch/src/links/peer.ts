@@ -27,6 +27,8 @@ export interface PeerOptions {
   readonly dialTimeoutMs: number;
   /** The pipe ended while the group goes on: the member is most likely dead. */
   onDown(peer: TorchPeer, error: Error | undefined): void;
+  /** The member has answered on a new pipe: it is there. Called once a pipe. */
+  onAnswer(peer: TorchPeer): void;
 }
 
 /** One that knows where a member listens. Pipes that ended are replaced by the next request: a member may have come back. */
@@ -89,6 +91,7 @@ class Line {
   private readonly dialler: PipeDialler;
   private next = 0;
   private closing = false;
+  private answered = false;
   /** Requests that wait for the pipe to open, those that were given up among them. */
   private waiting: Reply[] = [];
   /** Connections that are on their way. */
@@ -158,6 +161,10 @@ class Line {
   private message(message: IncomingMessage): void {
     // A pipe that carries answers has opened.
     this.waiting = [];
+    if (!this.answered) {
+      this.answered = true;
+      this.options.onAnswer(this.peer);
+    }
     const reply = this.open.get(message.id);
     // Given up meanwhile; torch drops what comes late as well.
     if (reply === undefined) return forget(message);
