@@ -8,7 +8,7 @@ import { tupleOf } from '../values/containers.ts';
 import type { RRefFork } from '../values/objects.ts';
 import type { Creation } from '../messages/commands.ts';
 import { idFields } from '../messages/fields.ts';
-import { argumentsOf } from './targets.ts';
+import { SCRIPT_PREFIX, argumentsOf } from './targets.ts';
 
 type Replace = (value: object) => RRefFork | undefined;
 
@@ -28,7 +28,9 @@ export function writeScriptFunctionCall(
 ): Body {
   const { positional, kwargs } = argumentsOf(args);
   if (kwargs.size > 0)
-    throw new TypeError(`a call of '${name}' has keyword arguments, whose places are not known here`);
+    throw new TypeError(
+      `a call of '${name.slice(SCRIPT_PREFIX.length)}' has keyword arguments, whose places are not known here`,
+    );
   return script(positional, calleeFields({ function: name, isAsync: false }), creation, replace);
 }
 

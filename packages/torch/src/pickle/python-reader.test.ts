@@ -426,6 +426,11 @@ describe('damage', () => {
       pickle(global('torch._C._distributed_rpc', 'WorkerInfo'), ')', 0x81, 0x8c, 1, 'w', 'M', 0, 0x80, 0x86, 'b'),
       /id of a WorkerInfo/,
     ],
+    [
+      'a compiled module',
+      pickle(global('torch.distributed.nn.api.remote_module', '_recursive_script_module_receiver'), 'N', 0x85, 'R'),
+      /a module that TorchScript has compiled has no form here/,
+    ],
   ];
   it.each(cases)('%s is refused', (_, content, message) => {
     expect(() => read(content)).toThrow(message);

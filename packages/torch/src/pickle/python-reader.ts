@@ -9,7 +9,7 @@ import { pythonic, protocol4, scalars, structures } from './instructions.ts';
 import { Machine, instructionTable, type Dialect } from './machine.ts';
 import { numpyGlobals } from './numpy-globals.ts';
 import { refuse } from './refusal.ts';
-import { receiver, remoteModuleIn } from './remote-modules.ts';
+import { receiver, remoteModuleIn, scriptModuleReceiver } from './remote-modules.ts';
 import { forkOf } from './rref-fields.ts';
 import { readText } from './text.ts';
 import { internalPickler, torchConstant, torchGlobals } from './torch-globals.ts';
@@ -84,6 +84,8 @@ class PythonDialect implements Dialect {
     if (module === 'builtins' && name === 'getattr')
       return new PyFunction('builtins', 'getattr', (owner, attribute) => attributeOf(context, owner, attribute));
     if (module === receiver.module && name === receiver.name) return remoteModuleReceiver(context);
+    if (module === scriptModuleReceiver.module && name === scriptModuleReceiver.name)
+      throw refuse('a module that TorchScript has compiled has no form here: keep it where it is, by remote()');
     const key = globalKey(module, name);
     return (
       torchGlobals.get(key) ??

@@ -7,6 +7,8 @@ import { fieldsOf, forkOf } from './rref-fields.ts';
 
 /** The function that makes a RemoteModule of its fields; it is called with them as arguments. */
 export const receiver = new PyName('torch.distributed.nn.api.remote_module', '_remote_module_receiver');
+/** What reads a module that TorchScript has compiled, code and all: there is nothing here that runs it. */
+export const scriptModuleReceiver = new PyName(receiver.module, '_recursive_script_module_receiver');
 
 /** What torch generates for every module that has no interface of TorchScript. */
 export const generatedMethods: readonly PyName[] = ['forward_async', 'forward'].map(

@@ -1,6 +1,6 @@
 /** @file Reads the pickles of torch's C++ side: arguments of operators, ids, metadata. A closed list of names. */
 import { PyTuple, ScriptDict, ScriptList } from '../values/containers.ts';
-import type { PyName } from '../values/name.ts';
+import { PyName } from '../values/name.ts';
 import type { RRefFork } from '../values/objects.ts';
 import type { TravellingTensor } from '../values/opaque-tensor.ts';
 import { PyComplex, PyFloat } from '../values/numbers.ts';
@@ -9,8 +9,9 @@ import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../limits.ts';
 import { PyFunction, globalKey, integerIn, numberIn, tableOf } from './builtin-globals.ts';
 import { scalars, structures } from './instructions.ts';
 import { Machine, instructionTable, type Dialect } from './machine.ts';
+import { Op } from './opcode.ts';
 import { exactFloat } from './python-reader.ts';
-import { refuse } from './refusal.ts';
+import { quoted, refuse } from './refusal.ts';
 import { forkOf } from './rref-fields.ts';
 import { readScriptString } from './text.ts';
 
@@ -25,7 +26,18 @@ export interface ScriptContext {
   readonly limits?: TorchLimits | undefined;
 }
 
-const instructions = instructionTable(scalars, structures);
+/** Only objects of classes that TorchScript has compiled are built so. */
+function scriptObject({ stack, dialect }: Machine): never {
+  const type = stack.at(-2);
+  if (!(type instanceof PyName) || !type.path.startsWith(COMPILED))
+    throw refuse(`${dialect.name} has the instruction NEWOBJ`);
+  const name = quoted(type.path.slice(COMPILED.length));
+  throw refuse(`an object of the TorchScript class ${name} has no form here: give what is needed of it`);
+}
+
+const COMPILED = '__torch__.';
+
+const instructions = instructionTable(scalars, structures, [[Op.NEWOBJ, scriptObject]]);
 
 /**
  * Reads one pickle. Lists are ScriptLists, dicts ScriptDicts, tuples PyTuples; strings that are no UTF-8 are Uint8Arrays.

@@ -117,6 +117,11 @@ describe('what is read', () => {
     ['an instruction of Python', pickle(0x8c, 1, 'a'), /the instruction SHORT_BINUNICODE/],
     ['one item', pickle(']', 'N', 'a'), /the instruction APPEND/],
     ['an object', pickle(jit('build_intlist'), ')', 0x81), /the instruction NEWOBJ/],
+    [
+      'an object of a compiled class',
+      pickle('c__torch__.app\nCounter\n', ')', 0x81),
+      /an object of the TorchScript class 'app\.Counter' has no form here/,
+    ],
     ['a persistent id', pickle('N', 'Q'), /the instruction BINPERSID/],
     ['a name of Python', pickle('cos\nsystem\n'), /names 'os.system'/],
     ['a name of the table', pickle('ctorch._utils\n_rebuild_tensor_v2\n'), /names 'torch._utils._rebuild_tensor_v2'/],
