@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tensor, type Tensor } from '@backwire/tensor';
 import { callContext, rpcFunction, rpcInfo, rpcStream, rpcSync } from '../src/index.ts';
+import type { Agent } from '../src/agent/agent.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
 const produced = new Map<string, number>();
@@ -105,6 +106,24 @@ describe('streams', () => {
     await until(() => ended.includes('left'), 'the generator ended');
     await until(() => cluster.at(1).debugInfo()['agent.server_active_calls'] === 0, 'the call ended');
     expect(from0(() => cluster.at(0).debugInfo()['agent.client_active_calls'])).toBe(0);
+  });
+
+  it.each([
+    ['break', (stream: AsyncGenerator<number>) => stream.return(undefined)],
+    ['throw', (stream: AsyncGenerator<number>) => stream.throw(new Error('of the consumer')).catch(() => undefined)],
+    ['dispose', (stream: AsyncGenerator<number>) => stream[Symbol.asyncDispose]()],
+  ])('are no failed calls when the consumer leaves them by %s', async (how, leave) => {
+    const before = cluster.at(0).metrics();
+    const outcomes: unknown[] = [];
+    const unwatch = (cluster.at(0) as Agent).observers.add({ settled: (_call, error) => outcomes.push(error) });
+    const stream = from0(() => rpcStream('w1', count, [how, 1_000], { highWaterItems: 4 }));
+    await stream.next();
+    await leave(stream);
+    unwatch();
+    expect(outcomes).toEqual([undefined]);
+    const { calls_failed, calls_open, calls_sent } = cluster.at(0).metrics();
+    expect([calls_failed, calls_open, calls_sent]).toEqual([before.calls_failed, 0, (before.calls_sent as number) + 1]);
+    await until(() => ended.includes(how), 'the generator ended');
   });
 
   it('pass on what the generator threw, after what it gave', async () => {

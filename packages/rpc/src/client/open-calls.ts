@@ -62,6 +62,19 @@ export class OpenCalls {
     return this.table.get(id)?.peer === peer;
   }
 
+  /**
+   * Ends a call whose caller has all that it wants of it, and tells the peer. That is no failure: it is counted, and shown to those who
+   * watch, as a call that went well. Those who follow it are told that no answer comes.
+   */
+  leave(id: number, error: (executed: Executed) => RpcError): void {
+    const call = this.take(id);
+    if (call === undefined) return;
+    const executed = this.withdraw(call, CancelReason.UNWANTED);
+    this.environment.observers.current?.settled?.(call, undefined);
+    if (call.follower !== undefined) this.environment.extensions.settled(call.follower, { error: error(executed) });
+    call.answer.resolve(undefined);
+  }
+
   /** Fails an open call of this side's making, and tells the peer when it may have it. */
   cancel(id: number, error: (executed: Executed) => unknown, why: CancelReason = CancelReason.UNWANTED): void {
     const call = this.take(id);

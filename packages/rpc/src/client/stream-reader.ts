@@ -167,7 +167,7 @@ export class StreamReader implements StreamAnswer, AsyncGenerator<unknown, void,
     this.left = true;
     this.forget(0);
     if (!this.over && call !== undefined) {
-      this.calls.cancel(
+      this.calls.leave(
         call.id,
         (executed) => new RpcError('cancelled', 'the consumer left the stream', { executed, peer: call.peer.worker }),
       );
