@@ -1,5 +1,7 @@
 /** @file What tells a launch to end, from its first moment to its last: signals to this process, and its caller. */
 
+import { REPEAT_MS } from './limits.ts';
+
 /** Told of each signal, the first and those after it. */
 export type Interrupted = (by: NodeJS.Signals) => void;
 
@@ -12,16 +14,19 @@ export class Interrupts {
   private readonly listeners = new Set<Interrupted>();
   private undo: (() => void)[] = [];
   private name: NodeJS.Signals | undefined;
+  /** Until when signals are the first one once more, on the clock of `performance`. */
+  private repeatsUntil = -Infinity;
+  private lettingGo: NodeJS.Timeout | undefined;
   private failure: { readonly error: unknown } | undefined;
 
-  /** An abort of `stop` counts as SIGTERM. */
+  /** An abort of `stop` counts as SIGTERM, and never as a second signal. */
   constructor(signals: readonly NodeJS.Signals[], stop: AbortSignal) {
     for (const name of signals) {
-      const handler = (): void => this.came(name);
+      const handler = (): void => this.signalled(name);
       process.on(name, handler);
       this.undo.push(() => process.off(name, handler));
     }
-    const onAbort = (): void => this.came('SIGTERM');
+    const onAbort = (): void => this.end('SIGTERM');
     stop.addEventListener('abort', onAbort);
     this.undo.push(() => stop.removeEventListener('abort', onAbort));
     if (stop.aborted) onAbort();
@@ -51,7 +56,7 @@ export class Interrupts {
   fail(error: unknown): void {
     if (this.failure !== undefined) return;
     this.failure = { error };
-    this.came('SIGTERM');
+    this.end('SIGTERM');
   }
 
   /** @throws what `fail` was given. */
@@ -60,19 +65,39 @@ export class Interrupts {
   }
 
   close(): void {
+    clearTimeout(this.lettingGo);
     for (const undo of this.undo) undo();
     this.undo = [];
   }
 
+  /**
+   * A signal to this process. One Ctrl-C may come twice: from the terminal, and passed on by npm or whatever else started this process; so
+   * may the end that a scheduler tells all processes of a job.
+   */
+  private signalled(by: NodeJS.Signals): void {
+    if (performance.now() < this.repeatsUntil) return;
+    this.came(by);
+  }
+
+  /** Not by a signal to this process: what is ending already is not hurried by it. */
+  private end(by: NodeJS.Signals): void {
+    if (this.name === undefined) this.came(by);
+  }
+
   private came(by: NodeJS.Signals): void {
+    if (this.name === undefined) this.repeatsUntil = performance.now() + REPEAT_MS;
     this.name ??= by;
     this.first.abort();
     for (const listener of [...this.listeners]) listener(by);
     this.letGo();
   }
 
-  /** A launch without workers that is about to end: the next signal does what it does to any process. */
+  /** A launch without workers that is about to end: the next signal, if it is not the first once more, does what it does to any process. */
   private letGo(): void {
-    if (this.name !== undefined && this.listeners.size === 0) this.close();
+    if (this.name === undefined || this.listeners.size > 0) return;
+    clearTimeout(this.lettingGo);
+    const wait = this.repeatsUntil - performance.now();
+    if (wait <= 0) this.close();
+    else this.lettingGo = setTimeout(() => this.letGo(), wait).unref();
   }
 }

@@ -14,6 +14,8 @@ export const OUTPUT_GRACE_MS = 300;
 export const MAX_LEFT_BYTES = 64 * 2 ** 20;
 /** A launcher that was told to end waits for so long for whoever reads its output, and does not, to take any more of it. */
 export const UNREAD_MS = 3_000;
+/** Signals that come this soon after the first are the first once more: longer than npm takes to pass one on, shorter than two in earnest are apart. */
+export const REPEAT_MS = 500;
 /** Between the polite signal and SIGKILL. */
 export const DEFAULT_STOP_GRACE_MS = 3_000;
 /** How long a launcher waits for those of the other hosts; torchrun's default. */
