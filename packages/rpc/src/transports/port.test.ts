@@ -3,12 +3,14 @@ import { connect, createServer, type AddressInfo } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { freePort } from '@backwire/testing';
 import { fromBytes, tensor, type Tensor } from '@backwire/tensor';
 import { createAgent, rpcAsync, remoteFunction, rpcInfo, type RpcAgent } from '../index.ts';
 import type { Agent } from '../agent/agent.ts';
+import { resolveSecurity } from '../security/policy.ts';
 import { portTransport } from './port.ts';
+import { createTransports } from './select.ts';
 import type { ByteSink, Connection } from './transport.ts';
 
 const cleanups: (() => unknown)[] = [];
@@ -106,6 +108,16 @@ describe.each([undefined, ['port']])('a group of threads over %s', { timeout: 60
     // Nobody ends them: each has to run out of things to wait for.
     expect(await Promise.all(codes)).toEqual([0, 0]);
   });
+});
+
+test('where they do not work, as in Deno, the refusal says what does', () => {
+  const versions = { value: { ...process.versions, deno: '2.9.0' } };
+  vi.stubGlobal('process', Object.create(process, { versions }));
+  cleanups.push(() => vi.unstubAllGlobals());
+  const open = resolveSecurity({ mode: 'none', iUnderstand: true });
+  expect(() => createTransports(['port'], open, 'g')).toThrow(
+    /none of the transports port works here; leave transports out, or name some of those that do: memory, (unix, )?tcp/,
+  );
 });
 
 describe('inside one thread', () => {
