@@ -183,7 +183,7 @@ export class Caller {
     const encoded = what.message?.header;
     const parent = ambient().call;
     const within = parent instanceof InboundCall && parent.state === 'running' ? parent : undefined;
-    let call: PendingCall;
+    let call: PendingCall | undefined;
     try {
       const timeoutMs = this.timeout(options, form.defaultTimeoutMs);
       const now = this.environment.now();
@@ -199,6 +199,13 @@ export class Caller {
       this.calls.add(call);
     } catch (error) {
       this.calls.takeBack(peer, encoded);
+      if (call !== undefined && error instanceof RpcError) {
+        // Well made, and failed: it counts as those do that fail on their way.
+        call.site = callSite(form.above);
+        this.environment.observers.current?.called?.(call);
+        this.calls.reject(call, error);
+        return undefined;
+      }
       nameCall(error, form.label.name, peer.worker, callSite(form.above));
       if (follower !== undefined) this.environment.extensions.settled(follower, { error });
       answer.reject(error);

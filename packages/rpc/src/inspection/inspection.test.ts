@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import {
   createAgent,
   rpcAsync,
@@ -162,6 +162,14 @@ describe('a look', () => {
     await expect(unsendable).rejects.toThrow(TypeError);
     const before = at(0).metrics();
     expect(before).toMatchObject({ calls_sent: 20, calls_failed: 1 });
+    const refused = at(0).run(() => rpcAsync('b', double, [1], { signal: AbortSignal.abort() }));
+    await expect(refused).rejects.toMatchObject({ code: 'cancelled' });
+    const draining = vi.spyOn((at(0) as Agent).members.find('b'), 'draining', 'get').mockReturnValue(true);
+    await expect(at(0).run(() => rpcAsync('b', double, [1]))).rejects.toMatchObject({ code: 'draining' });
+    draining.mockRestore();
+    const misused = at(0).run(() => rpcAsync('b', double, [1], { timeoutMs: -1 }));
+    await expect(misused).rejects.toThrow(RangeError);
+    expect(at(0).metrics()).toMatchObject({ calls_sent: 20, calls_failed: 3, calls_open: 0 });
     await agents.pop()?.shutdown();
     await until(() => at(0).debugInfo()['agent.peers'] === 0, 'the departure');
     const after = at(0).metrics();

@@ -18,7 +18,7 @@ export interface PeerMetrics {
 /** The result of `RpcAgent.metrics()`. Counters count since the agent began, those who are gone included; `peers` has the members there are. */
 export interface AgentMetrics extends Record<string, unknown> {
   readonly calls_sent: number;
-  /** Those that could not be sent are among them. */
+  /** Those that could not be sent are among them, but for calls to a name that no member has. */
   readonly calls_failed: number;
   readonly calls_handled: number;
   /** Outgoing calls that are not over. */
