@@ -40,12 +40,12 @@ if (rank === 0) {
 
   console.log('working');
   const stop = new AbortController();
-  process.once('SIGTERM', () => stop.abort());
+  process.on('SIGTERM', () => stop.abort());
   while (!stop.signal.aborted) {
     await rpcSync('worker1', work, [x]);
     await delay(50, undefined, { signal: stop.signal }).catch(() => undefined);
   }
   await metrics.close();
 }
-process.once('SIGTERM', () => undefined); // the launcher tells all; they end together
+process.on('SIGTERM', () => undefined); // the launcher tells all; they end together
 await shutdown();

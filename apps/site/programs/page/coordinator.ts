@@ -28,6 +28,6 @@ async function employ(page: WorkerInfo): Promise<void> {
 
 currentAgent().on('peer-joined', (page) => void employ(page));
 console.log('waiting for pages');
-process.once('SIGINT', () => {
+process.on('SIGINT', () => {
   shutdown({ timeoutMs: 2_000 }).catch((error: Error) => console.error(error.message)); // calls that last longer
 });

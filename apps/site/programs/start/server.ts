@@ -4,6 +4,6 @@ rpcFunction('predict', (x: Tensor) => x.mul(2).add(1));
 
 await initRpc({ name: 'server', membership: 'dynamic', transports: ['unix', 'ws'] });
 console.log('waiting for pages');
-process.once('SIGINT', () => {
+process.on('SIGINT', () => {
   shutdown({ timeoutMs: 2_000 }).catch((error: Error) => console.error(error.message)); // calls that last longer
 });

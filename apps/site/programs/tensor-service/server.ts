@@ -80,7 +80,7 @@ function rowsOf(body: unknown): number[][] {
 server.listen(Number(process.env.PORT ?? 8080), '127.0.0.1');
 await once(server, 'listening');
 console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-process.once('SIGTERM', () => {
+process.on('SIGTERM', () => {
   leaving = true;
   server.close();
   shutdown({ timeoutMs: 2_000 }).catch((error: Error) => console.error(error.message));

@@ -8,7 +8,7 @@ await initRpc({
   maxConcurrentCalls: 32,
 });
 console.log('ready');
-process.once('SIGTERM', () => {
+process.on('SIGTERM', () => {
   // Takes no new calls, ends those it has, leaves. Those that take longer than two seconds are cut off, and named.
   shutdown({ timeoutMs: 2_000 }).catch((error: Error) => console.error(error.message));
 });

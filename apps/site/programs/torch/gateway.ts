@@ -16,4 +16,4 @@ serveGateway(torch, {
   serve: [py('model.predict'), { make: py('model.Average'), methods: ['add', 'value'] }],
 });
 console.log('open');
-process.once('SIGINT', () => void agent.shutdown().then(() => torch.shutdown()));
+process.on('SIGINT', () => void agent.shutdown().then(() => torch.shutdown()));
