@@ -19,19 +19,22 @@ interface Checkpoint {
   readonly step: number;
   readonly weights: Map<string, Tensor>;
   readonly optimizer: optim.OptimizerState;
+  readonly schedule: Record<string, unknown>;
 }
 
-/** The model and its optimiser, on the worker that owns them and saves them. */
+/** The model, its optimiser and its learning-rate schedule, on the worker that owns them and saves them. */
 export class Keeper {
   static readonly [rpcName] = 'checkpoints/Keeper';
   readonly #net: nn.Sequential<[nn.Linear, nn.Tanh, nn.Linear]>;
   readonly #optimizer: optim.Adam;
+  readonly #schedule: optim.lrScheduler.StepLR;
   readonly #folder: string;
 
   constructor(folder: string) {
     manualSeed(0);
     this.#net = new nn.Sequential(new nn.Linear(4, 16), new nn.Tanh(), new nn.Linear(16, 1));
     this.#optimizer = new optim.Adam(this.#net.parameters(), { lr: 0.01 });
+    this.#schedule = new optim.lrScheduler.StepLR(this.#optimizer, 120, { gamma: 0.5 });
     this.#folder = folder;
   }
 
@@ -39,10 +42,11 @@ export class Keeper {
     return this.#net.forward(x);
   }
 
-  /** Steps the parameters with the gradients that they have in a context. */
+  /** Steps the parameters with the gradients that they have in a context, and then the schedule. */
   step(contextId: bigint): void {
     const gradients = distAutograd.getGradients(contextId);
     this.#optimizer.step(this.#net.parameters().map((parameter) => gradients.get(parameter) ?? null));
+    this.#schedule.step();
   }
 
   /** Saves everything that the next life needs. */
@@ -51,6 +55,7 @@ export class Keeper {
       step,
       weights: this.#net.stateDict(),
       optimizer: this.#optimizer.stateDict(),
+      schedule: this.#schedule.stateDict(),
     };
     const { bytes, tensors } = encodeValue(checkpoint);
     // Both copy the values as they are now: a step that is made while a file is written does not show in it.
@@ -70,9 +75,10 @@ export class Keeper {
       throw error;
     }
     const { payload, tensors } = wireDeserialize(file);
-    const { step, weights, optimizer } = decodeValue(payload, tensors) as Checkpoint;
+    const { step, weights, optimizer, schedule } = decodeValue(payload, tensors) as Checkpoint;
     this.#net.loadStateDict(weights);
     this.#optimizer.loadStateDict(optimizer);
+    this.#schedule.loadStateDict(schedule);
     return step;
   }
 
