@@ -11,7 +11,7 @@ afterAll(() => rmSync(out, { recursive: true, force: true }));
 
 interface Summary {
   readonly accuracy: number;
-  readonly settings: readonly { readonly microBatches: number; readonly loss: number; readonly msPerBatch: number }[];
+  readonly settings: readonly { readonly microBatches: number; readonly loss: number; readonly stagesAtWork: number }[];
 }
 
 it('trains a network that lies on three workers, in 1, 2 and 4 micro-batches', { timeout: 240_000 }, async () => {
@@ -23,6 +23,11 @@ it('trains a network that lies on three workers, in 1, 2 and 4 micro-batches', {
   expect(summary.settings.map(({ microBatches }) => microBatches)).toEqual([1, 2, 4]);
   const losses = summary.settings.map(({ loss }) => loss);
   expect(losses[2]).toBeLessThan(losses[0] ?? 0);
+  // In one part the stages follow each other. How far four parts overlap depends on what else the machine does.
+  const atWork = summary.settings.map(({ stagesAtWork }) => stagesAtWork);
+  expect(atWork[0]).toBeLessThanOrEqual(1.01);
+  for (const stages of atWork) expect(stages).toBeGreaterThan(0);
+  expect(output).toMatch(/fastest: [124] micro-batch/);
   // Guessing gets 0.1.
   expect(summary.accuracy).toBeGreaterThan(0.4);
   expect(output).toMatch(/test accuracy \d\d\.\d\d %/);

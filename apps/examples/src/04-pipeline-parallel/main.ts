@@ -1,9 +1,10 @@
 /**
- * @file A convolutional network over three workers: micro-batches follow each other through it, so that all workers compute at once.
+ * @file A convolutional network over three workers: micro-batches follow each other through it, so that several workers compute at once.
  *
  *     node --import tsx --conditions=@backwire/source apps/examples/src/04-pipeline-parallel/main.ts --batches 40
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { backendName } from '@backwire/tensor';
 import { runExample } from '../shared/example.ts';
@@ -12,7 +13,7 @@ import { batchOf, PIXELS, readDigits } from '../shared/mnist.ts';
 import { progress } from '../shared/progress.ts';
 import { generator, permutation } from '../shared/random.ts';
 import { grouped, textTable, timeText } from '../shared/table.ts';
-import { type Span, timelineSvg } from '../shared/timeline.ts';
+import { atWork, type Span, timelineSvg } from '../shared/timeline.ts';
 import { Pipeline, toTensors } from './pipeline.ts';
 
 /** How many micro-batches a batch is split into, one setting after the other. */
@@ -42,7 +43,8 @@ usage: node --import tsx --conditions=@backwire/source apps/examples/src/04-pipe
 
 Trains a convolutional network on handwritten digits (MNIST), a third of it on each of three workers. A batch goes through in 1, 2
 and 4 micro-batches: while one worker has the second, the next works on the first. What they computed goes from worker to worker by
-remote reference, not through the master. Shows what the overlap gains, and draws who worked when.`,
+remote reference, not through the master. Prints how many stages were at work at once and what that made of the speed, which is a gain
+where each worker has a core of its own and may be a loss where cores are fewer; and draws who worked when.`,
   flags,
   workers: () => NAMES,
   check: ({ data, out, 'batch-size': size }) => {
@@ -59,6 +61,8 @@ interface Setting {
   readonly msPerBatch: number;
   readonly digitsPerSecond: number;
   readonly loss: number;
+  /** How many stages computed at once, in the mean over the batches that count: 1 is one after the other. */
+  readonly stagesAtWork: number;
   /** Who did what in the last batch, by stage. */
   readonly spans: readonly (readonly Span[])[];
 }
@@ -78,6 +82,7 @@ async function run(options: Options): Promise<void> {
   const room = new Float32Array(options['batch-size'] * PIXELS);
   for (const microBatches of SPLITS) {
     const times: number[] = [];
+    const busy: number[] = [];
     let loss = 0;
     let spans: Span[][] = [];
     for (let batch = 0; batch < batches; batch++, done++) {
@@ -87,17 +92,19 @@ async function run(options: Options): Promise<void> {
       loss = await pipeline.train(toTensors(batchOf(digits, rows, room)), microBatches);
       if (batch >= WARM_UP) times.push(performance.now() - began);
       spans = await pipeline.takeSpans();
+      if (batch >= WARM_UP) busy.push(atWork(spans));
       if (!options.quiet) bars.update('master', { done: done + 1, total, value: loss });
     }
-    const msPerBatch = times.reduce((sum, ms) => sum + ms, 0) / times.length;
+    const msPerBatch = mean(times);
     settings.push({
       microBatches,
       msPerBatch,
       digitsPerSecond: (1000 * options['batch-size']) / msPerBatch,
       loss,
+      stagesAtWork: mean(busy),
       spans,
     });
-    bars.say(`${microBatches} micro-batches: ${timeText(msPerBatch)} a batch, loss ${loss.toFixed(4)}`);
+    bars.say(`${partsText(microBatches)}: ${timeText(msPerBatch)} a batch, loss ${loss.toFixed(4)}`);
   }
   bars.stop();
   const accuracy = await pipeline.accuracy(readDigits('test', folder), options['test-digits']);
@@ -105,40 +112,60 @@ async function run(options: Options): Promise<void> {
   mkdirSync(out, { recursive: true });
   writeFileSync(join(out, 'timeline.svg'), timeline(settings));
   const backend = backendName();
+  const cores = availableParallelism();
   const summary = {
     backend,
+    cores,
     accuracy,
     batchSize: options['batch-size'],
     batches,
     settings: settings.map(withoutSpans),
   };
   writeFileSync(join(out, 'summary.json'), `${JSON.stringify(summary, null, 2)}\n`);
-  console.log(`\n${table(settings)}\n\ntest accuracy ${(100 * accuracy).toFixed(2)} %`);
+  console.log(`\n${table(settings)}\n\n${verdict(settings, cores)}\ntest accuracy ${(100 * accuracy).toFixed(2)} %`);
   console.log(`${out}/: timeline.svg, summary.json`);
 }
 
 function table(settings: readonly Setting[]): string {
   const alone = settings[0]?.digitsPerSecond ?? 1;
   return textTable(
-    ['micro-batches', 'a batch', 'digits a second', 'gain'],
-    settings.map(({ microBatches, msPerBatch, digitsPerSecond }) => [
+    ['micro-batches', 'a batch', 'stages at work', 'digits a second', 'against 1'],
+    settings.map(({ microBatches, msPerBatch, digitsPerSecond, stagesAtWork }) => [
       String(microBatches),
       timeText(msPerBatch),
+      stagesAtWork.toFixed(2),
       grouped(digitsPerSecond),
       `${(digitsPerSecond / alone).toFixed(2)} x`,
     ]),
   );
 }
 
+/** Which number of micro-batches was the fastest, and why more of them may not have been. */
+function verdict(settings: readonly Setting[], cores: number): string {
+  const best = settings.reduce((one, other) => (other.msPerBatch < one.msPerBatch ? other : one));
+  const first = `fastest: ${partsText(best.microBatches)} a batch.`;
+  if (cores >= NAMES.length) return first;
+  return `${first} ${NAMES.length} workers share ${cores} core${cores === 1 ? '' : 's'}: without one for each, more micro-batches can cost more than they overlap.`;
+}
+
+/** '1 micro-batch', '2 micro-batches'. */
+function partsText(microBatches: number): string {
+  return `${microBatches} micro-batch${microBatches === 1 ? '' : 'es'}`;
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
 function timeline(settings: readonly Setting[]): string {
   return timelineSvg(
     settings.map(({ microBatches, spans }) => ({
-      title: `${microBatches} micro-batch${microBatches === 1 ? '' : 'es'}: forward, and backward (hatched)`,
+      title: `${partsText(microBatches)}: forward, and backward (hatched)`,
       rows: spans.map((row, i) => ({ name: NAMES[i + 1] ?? '', spans: row })),
     })),
   );
 }
 
-function withoutSpans({ microBatches, msPerBatch, digitsPerSecond, loss }: Setting): Omit<Setting, 'spans'> {
-  return { microBatches, msPerBatch, digitsPerSecond, loss };
+function withoutSpans({ spans: _, ...rest }: Setting): Omit<Setting, 'spans'> {
+  return rest;
 }

@@ -10,6 +10,7 @@ import { batchOf, defaultDataFolder, PIXELS, readDigits, shard } from './mnist.t
 import { progress } from './progress.ts';
 import { generator, permutation } from './random.ts';
 import { bytesText, grouped, percentile, textTable, timeText } from './table.ts';
+import { atWork, type Span } from './timeline.ts';
 
 let folder: string;
 beforeEach(() => {
@@ -253,5 +254,24 @@ describe('progress', () => {
     lines.stop();
     expect(text().split('\n')).toHaveLength(12);
     expect(text()).toContain('t: 20 of 40 batches, loss 0.0500\n');
+  });
+});
+
+describe('how many rows of a timeline are at work at once', () => {
+  const span = (start: number, end: number): Span => ({ label: '', kind: 'forward', group: 0, start, end });
+
+  it('is one where each begins after the one before, and less where there are gaps', () => {
+    expect(atWork([[span(0, 2)], [span(2, 6)]])).toBe(1);
+    expect(atWork([[span(0, 1)], [span(3, 4)]])).toBe(0.5);
+  });
+
+  it('is more where rows overlap; spans of one row count once where they overlap', () => {
+    expect(atWork([[span(0, 4)], [span(0, 4)], [span(2, 4)]])).toBe(2.5);
+    expect(atWork([[span(1, 4), span(0, 3), span(1, 2)], []])).toBe(1);
+  });
+
+  it('is none without spans', () => {
+    expect(atWork([])).toBe(0);
+    expect(atWork([[], []])).toBe(0);
   });
 });

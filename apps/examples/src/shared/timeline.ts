@@ -79,3 +79,21 @@ function spanSvg({ label, kind, group, start, end }: Span, x: number, y: number,
   const ms = (end - start).toFixed(1);
   return `<g><title>${escapeXml(label)}: ${ms} ms</title><rect ${box} fill="${colour}"/>${hatch}${text}</g>`;
 }
+
+/** How many of the rows had something to do at once, in the mean over the time from the first beginning to the last end; 0 without spans. */
+export function atWork(rows: readonly (readonly Span[])[]): number {
+  const spans = rows.flat();
+  const whole = Math.max(...spans.map(({ end }) => end)) - Math.min(...spans.map(({ start }) => start));
+  return whole > 0 ? rows.reduce((sum, row) => sum + covered(row), 0) / whole : 0;
+}
+
+/** The time in which at least one of the spans is. */
+function covered(row: readonly Span[]): number {
+  let total = 0;
+  let until = -Infinity;
+  for (const { start, end } of [...row].sort((a, b) => a.start - b.start)) {
+    total += Math.max(end - Math.max(start, until), 0);
+    until = Math.max(until, end);
+  }
+  return total;
+}
