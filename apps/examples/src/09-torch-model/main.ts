@@ -60,7 +60,7 @@ async function main(): Promise<void> {
   // What pages may call in PyTorch, and nothing else.
   serveGateway(torch, { serve: [{ make: running, methods }] });
   console.log(`open ${site.origin}, and ${site.origin}/#rate in a second tab; Ctrl-C ends it`);
-  await new Promise((resolve) => process.once('SIGINT', resolve));
+  await new Promise((resolve) => process.on('SIGINT', resolve));
   await agent.shutdown({ graceful: false });
   await torch.run(() => rpcSync('python', end));
   await torch.shutdown();
