@@ -10,6 +10,8 @@ export const MAX_TOMBSTONES = 65_536;
 export const MAX_HEARSAY = 1_024;
 /** Send and receive functions of one context on one worker: a context that runs for ever must fail, not fill the memory. */
 export const MAX_FUNCTIONS = 4_000_000;
+/** Members whose passes are remembered in one context as over, the latest: those who begin passes in it are few, and anybody can name others. */
+export const MAX_ORIGINS = 1_024;
 /** Passes of a context whose outcome elsewhere is not known yet: each keeps its gradients apart until it is. */
 export const MAX_UNCONFIRMED = 8;
 

@@ -42,7 +42,7 @@ export class Context<S, R> {
   released = false;
   /** The backward pass in progress here. */
   pass: PassState | undefined;
-  /** By the member that started them: no pass up to this number may begin or go on here. */
+  /** By the member that started them, the latest `MAX_ORIGINS`, newest last: no pass up to this number may begin or go on here. */
   readonly finished = new Map<MemberKey, number>();
   /** Passes that began here and failed, the latest of them. */
   failed: readonly number[] = [];

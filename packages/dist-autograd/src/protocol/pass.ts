@@ -10,7 +10,7 @@
  * then the origin knows what is reached, and each message of the pass says it.
  */
 import { MAX_FAILED_NAMED, MAX_RETURNED } from '@backwire/wire/internal';
-import { MAX_RETURNED_TENSORS } from '../limits.ts';
+import { MAX_ORIGINS, MAX_RETURNED_TENSORS } from '../limits.ts';
 import type { Context } from './context.ts';
 import { memberKey, sameMember, samePass, comparePasses, type MemberRef, type PassId } from './ids.ts';
 import {
@@ -435,6 +435,11 @@ function isFinished(context: AnyContext, pass: PassId): boolean {
 }
 
 function finish(context: AnyContext, pass: PassId): void {
+  const { finished } = context;
   const key = memberKey(pass);
-  context.finished.set(key, Math.max(pass.n, context.finished.get(key) ?? 0));
+  const latest = Math.max(pass.n, finished.get(key) ?? 0);
+  finished.delete(key);
+  finished.set(key, latest);
+  // A peer may name members that there never were: whose pass ended longest ago is forgotten.
+  if (finished.size > MAX_ORIGINS) for (const oldest of finished.keys()) return void finished.delete(oldest);
 }
