@@ -28,6 +28,9 @@ describe('an owner', () => {
     expect(complete).toEqual([[C]]);
     expect(sent.slice(2)).toEqual(['fence-done to 1', 'fence-done to 2']);
     expect(fence.open).toBe(false);
+    // Whoever says it again afterwards has nothing told to everybody.
+    fence.acknowledged(B, 2);
+    expect([complete.length, sent.length]).toEqual([1, 4]);
   });
 
   it('starts over for all of them when another dies meanwhile', () => {

@@ -1,0 +1,238 @@
+/** @file Drawn lives of peers: what may be said of each, and what has to be, from a record of what was told of it. */
+import { Random } from '@backwire/testing';
+import { describe, expect, it } from 'vitest';
+import { DEFAULT_LIVENESS } from '../base/options.ts';
+import { BUSY_AGE_MS, LivenessPolicy, type LivenessEffect } from './policy.ts';
+
+const { pingMs, suspectMs, deadMs, busyDeadMs, reconnectGraceMs } = DEFAULT_LIVENESS;
+const STEP_MS = 500;
+const INQUIRY_MS = Math.min(2_000, pingMs);
+const REFUSAL_GAP_MS = 200;
+
+type Effect = LivenessEffect<string>;
+type Event = 'heard' | 'lost' | 'up' | 'dial' | 'lease' | 'unknown' | 'there';
+
+/** What happens in a spell of a life, between the looks at it. */
+const SPELLS: readonly (readonly Event[])[] = [
+  ['heard', 'lost', 'up', 'dial', 'lease', 'unknown', 'there'],
+  ['heard'],
+  ['unknown'],
+  ['there', 'unknown'],
+  ['lease'],
+  ['lost', 'dial'],
+];
+/** Looks in a spell at most: longer than the time that a busy peer has twice over. */
+const LONGEST_SPELL = 300;
+
+/** What was told of one peer, and what was said of it. */
+class Known {
+  heardAt = 0;
+  pingedAt = -Infinity;
+  inquiredAt = -Infinity;
+  lostAt: number | undefined;
+  /** When dialling was refused first since the link broke, with no other failure after it. */
+  refusedAt: number | undefined;
+  lease: 'unknown' | 'alive' | 'gone' = 'unknown';
+  busyMs = 0;
+  thereAt = -Infinity;
+  stoodAt = -Infinity;
+  suspect = false;
+  accused = false;
+  receiving = false;
+
+  isThere(now: number): boolean {
+    return this.lease === 'unknown' && now - this.thereAt < 3 * INQUIRY_MS;
+  }
+
+  get isBusy(): boolean {
+    return this.lease === 'alive' && this.busyMs >= BUSY_AGE_MS;
+  }
+
+  /** What its silence comes to, if anything. */
+  verdict(now: number): 'silent' | 'busy' | undefined {
+    const silence = now - this.heardAt;
+    if (this.suspect && (this.isThere(now) || this.isBusy)) this.stoodAt = now;
+    if (this.lostAt !== undefined || silence < deadMs) return undefined;
+    if (this.isThere(now)) return silence >= busyDeadMs ? 'busy' : undefined;
+    if (!this.isBusy) return now - this.stoodAt >= suspectMs ? 'silent' : undefined;
+    return (silence >= busyDeadMs && this.busyMs >= busyDeadMs) || silence >= 2 * busyDeadMs ? 'busy' : undefined;
+  }
+
+  heard(): readonly string[] {
+    const said = this.suspect ? ['trusted'] : [];
+    if (this.suspect) this.lease = 'unknown';
+    this.suspect = this.accused = false;
+    return said;
+  }
+
+  accuse(evidence: string, isCertain: boolean): readonly string[] {
+    if (this.accused) return [];
+    const said = [...(this.suspect ? [] : ['suspect']), `accuse ${evidence}${isCertain ? '!' : ''}`];
+    this.suspect = this.accused = true;
+    return said;
+  }
+
+  judged(now: number): readonly string[] {
+    const verdict = this.verdict(now);
+    return verdict === undefined ? [] : this.accuse(verdict, false);
+  }
+}
+
+function said(effect: Effect): string {
+  if (effect.type === 'accuse') return `accuse ${effect.evidence}${effect.certain ? '!' : ''}`;
+  return effect.type === 'redial' ? `redial ${effect.afterMs}` : effect.type;
+}
+
+/** A policy of one peer and its record, told the same. */
+class Life {
+  readonly policy = new LivenessPolicy<string>(DEFAULT_LIVENESS);
+  readonly known = new Known();
+  readonly seen = new Set<string>();
+  now = 0;
+  private readonly random: Random;
+  private lived: readonly Event[] = [];
+  private left = 0;
+
+  constructor(random: Random) {
+    this.random = random;
+    this.policy.track('b', 0);
+    this.tick();
+  }
+
+  step(): void {
+    const { random } = this;
+    if (this.left-- <= 0) [this.lived, this.left] = [random.pick(SPELLS), random.int(1, LONGEST_SPELL)];
+    if (random.chance(0.2)) this.happens(random.pick(this.lived));
+    this.now += random.pick([STEP_MS / 4, STEP_MS]);
+    this.tick();
+  }
+
+  private happens(event: Event): void {
+    const { random, known, policy, now } = this;
+    switch (event) {
+      case 'heard': {
+        const isWithin = random.chance(0.3);
+        known.heardAt = now;
+        known.receiving = isWithin;
+        return this.expect(policy.heard('b', now, isWithin), known.heard());
+      }
+      case 'lost': {
+        const wasUp = known.lostAt === undefined;
+        if (wasUp) [known.lostAt, known.refusedAt] = [now, undefined];
+        return this.expect(policy.linkLost('b', now), wasUp ? ['redial 0'] : []);
+      }
+      case 'up':
+        known.lostAt = known.refusedAt = undefined;
+        known.heardAt = now;
+        known.receiving = false;
+        return this.expect(policy.linkUp('b', now), known.heard());
+      case 'dial': {
+        const [refused, sameHost] = [random.chance(0.8), random.chance(0.8)];
+        return this.expect(policy.dialFailed('b', now, { refused, sameHost }), this.dialled(refused && sameHost));
+      }
+      case 'lease': {
+        const alive = random.chance(0.97);
+        const ageMs = random.pick([undefined, 0, BUSY_AGE_MS - 1, BUSY_AGE_MS, busyDeadMs - 1, busyDeadMs]);
+        [known.lease, known.busyMs] = [alive ? 'alive' : 'gone', ageMs ?? 0];
+        return this.expect(
+          policy.lease('b', now, { alive, ageMs }),
+          alive ? known.judged(now) : known.accuse('lease-gone', true),
+        );
+      }
+      case 'unknown':
+        known.lease = 'unknown';
+        return this.expect(policy.unknown('b', now), known.judged(now));
+      case 'there':
+        known.thereAt = now;
+        return policy.there('b', now);
+    }
+  }
+
+  private dialled(isRefusal: boolean): readonly string[] {
+    const { known, now } = this;
+    if (known.lostAt === undefined || known.accused) return [];
+    const first = known.refusedAt;
+    known.refusedAt = isRefusal ? (first ?? now) : undefined;
+    if (!isRefusal) return [];
+    const left = (first ?? now) + REFUSAL_GAP_MS - now;
+    return left > 0 ? [`redial ${left}`] : known.accuse('refused', true);
+  }
+
+  private tick(): void {
+    const { known, now } = this;
+    const silence = now - known.heardAt;
+    const wanted: string[] = [];
+    if (known.receiving) wanted.push('answer');
+    known.receiving = false;
+    if (known.lostAt === undefined && silence >= pingMs && now - known.pingedAt >= pingMs) {
+      known.pingedAt = now;
+      wanted.push('ping');
+    }
+    if (silence >= suspectMs && !known.suspect) {
+      known.suspect = true;
+      wanted.push('suspect');
+    }
+    const isDoubted = known.suspect || known.lostAt !== undefined;
+    if (isDoubted && !known.accused && now - known.inquiredAt >= INQUIRY_MS) {
+      known.inquiredAt = now;
+      wanted.push('inquire');
+    }
+    if (known.lostAt !== undefined && now - known.lostAt >= reconnectGraceMs)
+      wanted.push(...known.accuse('unreachable', false));
+    wanted.push(...known.judged(now));
+    this.expect(this.policy.tick(now), wanted);
+  }
+
+  private expect(effects: readonly Effect[], wanted: readonly string[]): void {
+    expect(effects.map(said)).toEqual(wanted);
+    expect(this.policy.isSuspect('b')).toBe(this.known.suspect);
+    for (const each of wanted) this.seen.add(each);
+  }
+}
+
+describe('a drawn life', () => {
+  it('is judged by what was told of it, and by nothing else', () => {
+    const seen = new Set<string>();
+    for (let seed = 1; seed <= 60; seed++) {
+      const life = new Life(new Random(seed));
+      for (let step = 0; step < 1_000; step++) {
+        try {
+          life.step();
+        } catch (error) {
+          throw new Error(`seed ${seed}, step ${step}, at ${life.now} ms`, { cause: error });
+        }
+      }
+      for (const each of life.seen) seen.add(each);
+    }
+    const accusations = ['lease-gone!', 'refused!', 'unreachable', 'silent', 'busy'].map((why) => `accuse ${why}`);
+    for (const each of ['ping', 'answer', 'inquire', 'suspect', 'trusted', 'redial 0', ...accusations])
+      expect(seen, `nobody ever drew ${each}`).toContain(each);
+  });
+});
+
+describe('many drawn peers of which few are needed', () => {
+  it('are asked in turn, so many in a look and no more, and each of them within its time', () => {
+    for (let seed = 1; seed <= 20; seed++) {
+      const random = new Random(seed);
+      const attended = random.int(2, 8);
+      const count = attended * random.int(2, 6);
+      const policy = new LivenessPolicy<string>(DEFAULT_LIVENESS, attended);
+      const askedAt = new Map<string, number>();
+      for (let i = 0; i < count; i++) {
+        policy.track(`${i}`, 0);
+        askedAt.set(`${i}`, 0);
+      }
+      const mostPerLook = Math.ceil((attended * STEP_MS) / pingMs);
+      const crowd = Math.ceil(count / attended);
+      for (let now = 0; now < 20 * crowd * pingMs; now += STEP_MS) {
+        const asked = policy.tick(now, () => false).filter(({ type }) => type === 'ping');
+        expect(asked.length, `seed ${seed}`).toBeLessThanOrEqual(mostPerLook);
+        for (const { peer } of asked) {
+          askedAt.set(peer, now);
+          policy.heard(peer, now);
+        }
+        for (const at of askedAt.values()) expect(now - at, `seed ${seed}`).toBeLessThanOrEqual(2 * crowd * pingMs);
+      }
+    }
+  });
+});
