@@ -40,6 +40,9 @@ export interface Bounds {
 /** 0 → 1 → 2. */
 export const CHAIN: readonly Graph[] = [{ roots: [{ to: 1, message: 1 }] }, { 1: [{ to: 2, message: 2 }] }, { 2: [] }];
 
+/** The same, with a call that nothing depends on and of which only the far end knows. */
+export const SPARE: readonly Graph[] = [CHAIN[0] as Graph, CHAIN[1] as Graph, { 2: [], 9: [] }];
+
 /** Workers 0 and 2 both have roots that lead through 1 to each other. */
 export const TWO_ORIGINS: readonly Graph[] = [
   { roots: [{ to: 1, message: 1 }], 4: [] },

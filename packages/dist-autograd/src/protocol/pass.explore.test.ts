@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { assertExplored, explore, formatExploration } from '@backwire/testing';
-import { passModel, CHAIN, TRIANGLE, TWO_ORIGINS, type Bounds } from '../../explore/pass-model.ts';
+import { passModel, CHAIN, SPARE, TRIANGLE, TWO_ORIGINS, type Bounds } from '../../explore/pass-model.ts';
 
 function check(bounds: Bounds): number {
   const result = explore(passModel(bounds), { maxStates: 100_000 });
@@ -26,6 +26,10 @@ describe('every order of messages of a pass over three workers', { timeout: 120_
     ['planned, with a worker on the way that dies at any time', { planned: true, mayDie: 1 }],
     ['planned, with two origins', { planned: true, origins: [0, 2], graph: TWO_ORIGINS }],
     ['beside one that cannot begin', { refuses: true, passes: 2 }],
+    ['in fast mode', { fast: true, timeout: true, graph: CHAIN }],
+    ['in fast mode with two origins', { fast: true, origins: [0, 2], graph: TWO_ORIGINS, timeout: true }],
+    ['in fast mode with a worker on the way that dies at any time', { fast: true, mayDie: 1 }],
+    ['in fast mode with a call further on that nothing depends on', { fast: true, timeout: true, graph: SPARE }],
     ['in fast mode with a call that nothing depends on', { fast: true, timeout: true }],
   ])('%s: ends, answers everything once, adds all gradients or none', (_, bounds) => {
     expect(check({ graph: TRIANGLE, ...bounds })).toBeGreaterThan(10);
