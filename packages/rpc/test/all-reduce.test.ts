@@ -4,6 +4,7 @@ import { full, memory, ones, rand, tensor, zeros, type DType, type nn, type Tens
 import { partReduces } from '@backwire/tensor/internal';
 import { allGather, barrier, processGroup, rpcInfo, type RpcAgent } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
+import { lifeOf } from '../src/protocol/membership.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
 
 /** Float32 elements of a part that is worth a message. */
@@ -382,6 +383,20 @@ it.each([2, 3])('one of %i members that dies ends it for all others, and nothing
   await cluster.at(1).shutdown({ graceful: false });
   expect(await Promise.all(outcomes)).toEqual(others.map(() => 'barrier-broken'));
   await until(() => waiting().every((count) => count === 0), 'all are withdrawn');
+});
+
+it.each([
+  ['dead', "worker 'w1' died"],
+  ['left', "worker 'w1' has left the group"],
+] as const)('says of a member that is %s since the group was named what became of it', async (how, text) => {
+  cluster = await startCluster(3);
+  const survivors = [cluster.at(0), cluster.at(2)];
+  const groups = survivors.map((agent) => processGroup({ agent }));
+  for (const agent of survivors) {
+    const { members, membership } = agent as Agent;
+    members.decided(membership.view.members.filter(({ name }) => name === 'w1').map(lifeOf), how);
+  }
+  for (const group of groups) await expect(group.allReduce(ones([3]))).rejects.toThrow(`${text} [barrier-broken]`);
 });
 
 it.each([2, 3])('one of %i members that does not wait any longer takes all its parts back', async (size) => {

@@ -363,8 +363,7 @@ export class Collectives implements Collecting {
     if (names.length === 0) return { expected: [agent.name, ...this.others(survive)], survive };
     const expected = names.filter((name) => name === agent.name || agent.membership.member(name) !== undefined);
     const stranger = names.find((name) => !expected.includes(name));
-    if (stranger !== undefined && !survive)
-      throw new RpcError('barrier-broken', `worker '${stranger}' is not a member of the group`);
+    if (stranger !== undefined && !survive) throw new RpcError('barrier-broken', agent.members.whyAbsent(stranger));
     return { expected, survive };
   }
 

@@ -408,6 +408,12 @@ export class Peers implements PeerOwner {
     return new RpcError(code, `${endOf(worker.name, code)}; ${text}`, { peer: worker });
   }
 
+  /** Why a name is none of a member's, as a clause: that worker died, it left, or there never was one. */
+  whyAbsent(name: string): string {
+    const former = this.former.find(name);
+    return former === undefined ? `worker '${name}' is not a member of the group` : endOf(name, former.code);
+  }
+
   /** Who could have been meant. */
   private known(): string {
     const names = [this.environment.self.name, ...this.others().map(({ worker }) => worker.name)];
