@@ -15,19 +15,19 @@ interface Following {
 
 /**
  * Calls `fn` with every value under `prefix`, then with each that is set, and with all of them again when some may have been missed, until
- * `signal` aborts.
+ * `signal` aborts. Those that were listed are what the store has now; those that were told may be late.
  * @throws RpcError when the store is closed, or will not be watched.
  */
 export async function followPrefix(
   store: Store,
   prefix: string,
-  fn: (value: Uint8Array | undefined) => void,
+  fn: (value: Uint8Array | undefined, isListed: boolean) => void,
   following: Following,
 ): Promise<void> {
   const events = store.watch(prefix, { signal: following.signal });
   await listAll(store, prefix, fn, following);
   for await (const { type, value } of events) {
-    if (type === 'put') fn(value);
+    if (type === 'put') fn(value, false);
     else if (type === 'resync') await listAll(store, prefix, fn, following);
   }
 }
@@ -36,12 +36,12 @@ export async function followPrefix(
 async function listAll(
   store: Store,
   prefix: string,
-  fn: (value: Uint8Array) => void,
+  fn: (value: Uint8Array, isListed: boolean) => void,
   { signal, logger }: Following,
 ): Promise<void> {
   while (!signal.aborted) {
     try {
-      for (const value of (await store.list(prefix)).values()) fn(value);
+      for (const value of (await store.list(prefix)).values()) fn(value, true);
       return;
     } catch (error) {
       if (RpcError.from(error).code !== 'unavailable') throw error;

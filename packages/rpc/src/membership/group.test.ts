@@ -3,9 +3,9 @@ import { afterEach, expect, it, vi } from 'vitest';
 import { encodeView, lifeOf, type ViewMember } from '../protocol/membership.ts';
 import { watchedBy } from '../protocol/watchers.ts';
 import { memoryStore } from '../stores/memory.ts';
-import type { Store, StoreEvent } from '../stores/store.ts';
+import type { Store } from '../stores/store.ts';
 import type { Group } from './group.ts';
-import { groupOn } from '../../test/lone-group.ts';
+import { deaf, groupOn } from '../../test/lone-group.ts';
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -30,21 +30,6 @@ function counted(store: Store, asked: string[]): Store {
         if (args[0] === 'view') asked.push(String(key));
         return value.apply(target, args) as unknown;
       };
-    },
-  });
-}
-
-/** A store whose changes are never told. */
-function deaf(store: Store): Store {
-  const never: AsyncIterableIterator<StoreEvent> = {
-    next: () => new Promise(() => undefined),
-    [Symbol.asyncIterator]: () => never,
-  };
-  return new Proxy(store, {
-    get: (target, key) => {
-      if (key === 'watch') return () => never;
-      const value: unknown = Reflect.get(target, key);
-      return typeof value === 'function' ? value.bind(target) : value;
     },
   });
 }

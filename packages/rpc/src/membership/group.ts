@@ -5,7 +5,7 @@ import { Entrance, type Attended } from './entrance.ts';
 import { ageKey, GroupStore, MAX_ATTEMPTS, VIEW_KEY, type LeaseState, type StoreState } from './group-store.ts';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
 import { followPrefix } from './follow-prefix.ts';
-import { entryOf, type Joiner } from './joiner.ts';
+import { entryOf, type Entered, type Entry, type Joiner } from './joiner.ts';
 import { differs, missing, mixed, notUnique } from './join-errors.ts';
 import { Outages } from './outages.ts';
 import type { Logger } from '../base/options.ts';
@@ -14,17 +14,15 @@ import { freeId, type Wish } from '../protocol/admission.ts';
 import {
   EMPTY_VIEW,
   isRefusal,
-  isRestored,
   join,
   lifeOf,
-  rejoined,
   removeAll,
-  restored,
   type Life,
   type Refusal,
   type View,
   type ViewMember,
 } from '../protocol/membership.ts';
+import { isBehind, isOther, isRestored, rejoined, restored } from '../protocol/histories.ts';
 import { waitForWatchers } from '../protocol/watchers.ts';
 import { watchWhileJoining, type Watching } from './waiting.ts';
 import type { Claim } from '../protocol/parts.ts';
@@ -161,8 +159,15 @@ export class Group {
   }
 
   /** Whether a member's lease is still there, and how long its main loop has been busy. @throws RpcError when the store does not answer. */
-  leaseOf(member: ViewMember): Promise<LeaseState> {
-    return this.keys.leaseOf(member);
+  async leaseOf(member: ViewMember): Promise<LeaseState> {
+    const lease = await this.keys.leaseOf(member);
+    if (lease.state !== 'gone' || this.known === EMPTY_VIEW) return lease;
+    // A store that has lost the view, or just got it again, has lost the leases of those that live as well.
+    const { known } = this;
+    const view = await this.keys.view();
+    if (view !== EMPTY_VIEW) this.tell(view);
+    const isLost = view === EMPTY_VIEW || isRestored(known, view) || this.isOther(view);
+    return isLost ? { state: 'unknown' } : lease;
   }
 
   /** Calls `gone` when a member's lease is not there, or ends. */
@@ -184,10 +189,8 @@ export class Group {
 
   private tell(view: View): void {
     if (this.isOther(view)) {
-      // The store lost the view, and others have begun anew in it.
-      void this.rejoin().catch((error: unknown) =>
-        this.options.logger.debug({ error }, 'the view was not restored yet'),
-      );
+      // The store lost the view, or the latest of it, and others have gone on with what was left.
+      this.restore();
       return;
     }
     const { known } = this;
@@ -197,11 +200,9 @@ export class Group {
     if (!this.hasLeft) this.options.onView(view);
   }
 
-  /** A view of another history, in which this worker never was. */
   private isOther(view: View): boolean {
     const { self, known } = this;
-    if (self === undefined || known === EMPTY_VIEW || view.founder === known.founder) return false;
-    return !view.members.some((member) => lifeOf(member) === lifeOf(self));
+    return self !== undefined && isOther(lifeOf(self), known, view);
   }
 
   private async takeLease(name: string): Promise<void> {
@@ -246,14 +247,16 @@ export class Group {
   }
 
   /**
-   * A store that forgot everything is told what it had, under an epoch that nobody has seen. Whoever has joined there meanwhile stays,
-   * unless it came under the name or the id of one that lives.
+   * A store that forgot everything, or the latest of it, is told what it had, under an epoch that nobody has seen. Whoever has joined
+   * there meanwhile stays, unless it came under the name or the id of one that lives.
    */
   private async rejoin(): Promise<void> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const { known, self } = this;
       const found = await this.keys.view();
-      if (self === undefined || known === EMPTY_VIEW || (found !== EMPTY_VIEW && !this.isOther(found))) return;
+      if (self === undefined || known === EMPTY_VIEW) return;
+      // What it knew before it asked: the view may have gone on meanwhile.
+      if (found !== EMPTY_VIEW && !this.isOther(found) && (known !== this.known || !isBehind(known, found))) return;
       const next = found === EMPTY_VIEW ? restored(known) : rejoined(known, found);
       if (!(await this.keys.setView(found, next))) continue;
       this.tell(next);
@@ -261,9 +264,15 @@ export class Group {
     }
   }
 
+  private restore(): void {
+    const failed = (error: unknown): void => this.options.logger.debug({ error }, 'the view was not restored yet');
+    void this.rejoin().catch(failed);
+  }
+
   /** Reads the view now. */
   async refresh(): Promise<View> {
     const view = await this.keys.view();
+    if (view !== EMPTY_VIEW && isBehind(this.known, view)) this.restore();
     this.tell(view);
     return view;
   }
@@ -435,9 +444,11 @@ export class Group {
     const { store, root, logger } = this.options;
     const { signal } = this.ended;
     const following = { signal, logger };
-    const onView = (value: Uint8Array | undefined): void => {
+    const onView = (value: Uint8Array | undefined, isListed: boolean): void => {
       const view = value === undefined ? undefined : viewOf(value);
-      if (view !== undefined) this.tell(view);
+      if (view === undefined) return;
+      if (isListed && isBehind(this.known, view)) this.restore();
+      this.tell(view);
     };
     runAtRoot(() => {
       followPrefix(store, VIEW_KEY, onView, following).catch(
@@ -477,20 +488,4 @@ export class Group {
     }
     throw new RpcError('unavailable', 'the view of the group changes faster than it can be set');
   }
-}
-
-/** This worker as it is in the view, and that view. */
-interface Entered {
-  readonly member: ViewMember;
-  readonly view: View;
-}
-
-/** One try to come in. */
-interface Entry {
-  readonly view: View;
-  readonly member: ViewMember;
-  /** It brought no id of its own. */
-  readonly anyId: boolean;
-  readonly size: number | undefined;
-  readonly deadline: number;
 }

@@ -57,7 +57,7 @@ export interface ViewChange {
 }
 
 /** Departures a view remembers: enough for a watcher that missed that many changes. */
-const MAX_DEPARTURES = 256;
+export const MAX_DEPARTURES = 256;
 /** Peers tell it each other in 32 bits. */
 const MAX_INCARNATION = 0xffff_ffff;
 /** Members of one group; ids are 16 bits. */
@@ -125,39 +125,6 @@ export function removeAll(view: View, lives: ReadonlySet<Life>, how: 'left' | 'd
     epoch: view.epoch + 1,
     members: view.members.filter((member) => !gone.includes(member)),
     departed: [...view.departed, ...departed].slice(-MAX_DEPARTURES),
-  };
-}
-
-/** Changes that a restored view is ahead of the one that was known: more than a group sees between two looks of a member. */
-const RESTORED_EPOCHS = 1_000;
-
-/** The view for a store that has forgotten everything, under an epoch that nobody has seen. */
-export function restored(known: View): View {
-  return { ...known, epoch: known.epoch + RESTORED_EPOCHS };
-}
-
-/** Whether a view was written into a store that had forgotten the one that was known. */
-export function isRestored(known: View, view: View): boolean {
-  return view.epoch >= known.epoch + RESTORED_EPOCHS;
-}
-
-/**
- * The view of a group whose store began anew while others joined there: those that were members before and those that came. Of two
- * lives of one name the later one stays, and whoever came with an id that a member has does not.
- */
-export function rejoined(known: View, found: View): View {
-  const later = new Map(found.members.map((member) => [member.name, member]));
-  const replaced = known.members.filter(
-    ({ name, incarnation }) => (later.get(name)?.incarnation ?? incarnation) > incarnation,
-  );
-  const kept = removeAll(known, new Set(replaced.map(lifeOf)), 'dead');
-  const [names, ids] = [new Set(kept.members.map(({ name }) => name)), new Set(kept.members.map(({ id }) => id))];
-  const came = found.members.filter(({ name, id }) => !names.has(name) && !ids.has(id));
-  return {
-    ...kept,
-    epoch: Math.max(known.epoch, found.epoch) + RESTORED_EPOCHS,
-    members: [...kept.members, ...came].sort((a, b) => a.id - b.id),
-    departed: [...kept.departed, ...found.departed].slice(-MAX_DEPARTURES),
   };
 }
 
@@ -286,7 +253,8 @@ interface ViewIndex {
   readonly lives: ReadonlySet<string>;
   /** The lives in the order of the members. */
   readonly order: readonly string[];
-  /** The lives that left in good order. */
+  /** Those that departed, and of them those that left in good order. */
+  readonly departed: readonly string[];
   readonly left: ReadonlySet<string>;
 }
 
@@ -310,16 +278,17 @@ function indexOf(view: View): ViewIndex {
   let index = indexes.get(view);
   if (index === undefined) {
     const order = view.members.map(lifeOf);
-    const left = view.departed.filter(({ how }) => how === 'left').map(lifeOf);
+    const departed = view.departed.map(lifeOf);
+    const left = departed.filter((_, i) => view.departed[i]?.how === 'left');
     const names = new Map(view.members.map((member) => [member.name, member]));
     const ids = new Map(view.members.map((member) => [member.id, member]));
-    indexes.set(view, (index = { names, ids, lives: new Set(order), order, left: new Set(left) }));
+    indexes.set(view, (index = { names, ids, lives: new Set(order), order, departed, left: new Set(left) }));
   }
   return index;
 }
 
-/** The lives in a view, in the order of its members. Worked out once for all workers of a process. */
-export function livesOf(view: View): Pick<ViewIndex, 'order' | 'lives'> {
+/** The lives in a view, in the order of its members, and those that departed from it. Worked out once for all workers of a process. */
+export function livesOf(view: View): Pick<ViewIndex, 'order' | 'lives' | 'departed'> {
   return indexOf(view);
 }
 
