@@ -3,7 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { createAgent } from '../src/index.ts';
+import type { Agent } from '../src/agent/agent.ts';
+import { createAgent, rpcAsync, rpcFunction } from '../src/index.ts';
+import type { Group } from '../src/membership/group.ts';
+import { startCluster, until } from './cluster.ts';
+
+const echo = rpcFunction('shutdown-events/echo', (x: number) => x);
 
 it.each([0, 3])(
   'no worker of a store that is slow to tell is fenced by leaving (a group of %i)',
@@ -27,3 +32,27 @@ it.each([0, 3])(
   },
   60_000,
 );
+
+it('one that leaves while it cannot tell the store is told by its goodbye to have left, and is written so', async () => {
+  const cluster = await startCluster(3);
+  try {
+    const [near, unmet, leaver] = [cluster.at(0), cluster.at(1), cluster.at(2)];
+    expect(await near.run(() => rpcAsync('w2', echo, [7]))).toBe(7);
+    const events: string[] = [];
+    for (const agent of [near, unmet])
+      for (const event of ['peer-left', 'peer-down'] as const)
+        agent.on(event, ({ name }) => events.push(`${agent.name}: ${event} ${name}`));
+    // The store neither hears of it, nor ends the lease.
+    const { store: group } = leaver as unknown as { store: Group };
+    group.leave = () => Promise.reject(new Error('the store is away'));
+    const close = group.close.bind(group);
+    group.close = () => Promise.resolve();
+    await leaver.shutdown({ graceful: false });
+    await until(() => events.length === 2, 'both have heard of it');
+    expect(events.sort()).toEqual(['w0: peer-left w2', 'w1: peer-left w2']);
+    expect((near as Agent).membership.stored.departed.map(({ name, how }) => `${name} ${how}`)).toEqual(['w2 left']);
+    await close();
+  } finally {
+    await cluster.close();
+  }
+});

@@ -147,6 +147,7 @@ export class FailureDetector {
   /** The peer left in good order, and the store cannot say so. */
   left(peer: Peer): void {
     this.agreement.left(lifeOf(peer.member));
+    this.settleSoon();
   }
 
   /** Another member says what it knows. */
@@ -458,7 +459,8 @@ export class FailureDetector {
       if (certain) return this.agreement.isCertain(life, now);
       return this.agreement.isLost(life, now) || this.agreement.claimedLosers(await group.claims(), now).includes(life);
     };
-    await group.evict(due, still).catch((error: unknown) => {
+    const how = (life: Life): 'left' | 'dead' => this.options.membership.unwritten.get(life) ?? 'dead';
+    await group.evict(due, still, how).catch((error: unknown) => {
       this.environment.logger.debug({ error, workers: due }, 'nobody could be put out');
       return sleep(this.askMs);
     });

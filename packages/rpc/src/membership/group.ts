@@ -138,9 +138,13 @@ export class Group {
 
   /**
    * Takes members out of the view, in one change. `still` is asked again before every attempt to set the view: others may win many of
-   * them, and meanwhile a member may have been heard. Resolves with the latest view.
+   * them, and meanwhile a member may have been heard. `how` each ended: dead, unless it says otherwise. Resolves with the latest view.
    */
-  async evict(lives: Iterable<Life>, still?: (life: Life) => boolean | Promise<boolean>): Promise<View> {
+  async evict(
+    lives: Iterable<Life>,
+    still?: (life: Life) => boolean | Promise<boolean>,
+    how: (life: Life) => 'left' | 'dead' = () => 'dead',
+  ): Promise<View> {
     const all = new Set(lives);
     const self = this.self === undefined ? undefined : lifeOf(this.self);
     const waitMs = this.self === undefined ? 0 : waitForWatchers(this.self, all, this.known.members, Math.random());
@@ -154,7 +158,8 @@ export class Group {
       if (self !== undefined && !view.members.some((member) => lifeOf(member) === self)) return view;
       const gone = new Set<Life>();
       for (const life of all) if (still === undefined || (await still(life))) gone.add(life);
-      return removeAll(view, gone, 'dead', self);
+      const left = new Set([...gone].filter((life) => how(life) === 'left'));
+      return removeAll(removeAll(view, left, 'left'), gone, 'dead', self);
     });
   }
 

@@ -326,15 +326,20 @@ export class Peers implements PeerOwner {
     );
   }
 
-  /** Its link is over in good order; what still waits for it will not come. */
+  /**
+   * Its link is over in good order; what still waits for it will not come. It says goodbye once it has left, or could not tell the store:
+   * then its word has to do.
+   */
   left(peer: Peer): void {
-    void this.options.group.refresh().then(
-      (view) => this.update(view),
-      () => {
-        this.detector.left(peer);
-        this.decided([lifeOf(peer.member)], 'left');
-      },
-    );
+    const farewell = (): void => {
+      if (!this.options.membership.has(peer.worker.name, peer.incarnation)) return;
+      this.decided([lifeOf(peer.member)], 'left');
+      this.detector.left(peer);
+    };
+    void this.options.group
+      .refresh()
+      .then((view) => this.update(view))
+      .then(farewell, farewell);
   }
 
   /** Tells all members that this worker takes no more calls. */
