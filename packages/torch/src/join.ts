@@ -12,7 +12,8 @@ import {
 } from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
 import { TorchAgent } from './agent.ts';
-import { storePrefix } from './group/store-text.ts';
+import { checkMeshSize } from './gloo/address.ts';
+import { meshKey, storePrefix } from './group/store-text.ts';
 import { DynamicGroup, followChanges } from './joining/dynamic.ts';
 import { historyOf, type History } from './joining/history.ts';
 import { MeshShell } from './joining/mesh.ts';
@@ -45,16 +46,18 @@ function join(settings: TorchSettings): Promise<TorchAgent> {
     const end = initTimeoutMs === 0 ? Infinity : performance.now() + initTimeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
     const silence = new AbortController();
-    // Only where nobody could say more by then: who is missing is known a moment before.
+    // Only where nobody could say more by then: who is missing is known a moment before, and what fails after that is let go of in peace.
     const timer =
       initTimeoutMs === 0
         ? undefined
         : setTimeout(() => silence.abort(), Math.min(initTimeoutMs + SILENCE_MS, MAX_TIMER_MS));
+    const heard = (): void => clearTimeout(timer);
     try {
-      const opened = await openStore(settings, left, silence.signal);
+      const opened = await openStore(settings, left, silence.signal, heard);
       try {
         return await enter(settings, opened, left);
       } catch (error) {
+        heard();
         opened.store.close();
         await opened.release('failed');
         throw error;
@@ -65,7 +68,7 @@ function join(settings: TorchSettings): Promise<TorchAgent> {
       const text = `the store at ${hostText(host)}:${port} did not answer within ${initTimeoutMs} ms`;
       throw new RpcError('deadline-exceeded', text, { cause: error });
     } finally {
-      clearTimeout(timer);
+      heard();
     }
   });
 }
@@ -83,8 +86,13 @@ interface Opened {
 /** For how long the others may go on reading: from a group that has ended, and from one that they may be failing to join as well. */
 const LINGER_MS = { ended: 5_000, failed: 1_000 };
 
-/** The store, which rank 0 of a static group serves, unless torchrun does. */
-async function openStore(settings: TorchSettings, left: Left, signal: AbortSignal): Promise<Opened> {
+/** The store, which rank 0 of a static group serves, unless torchrun does. `failed` is called before it is let go of. */
+async function openStore(
+  settings: TorchSettings,
+  left: Left,
+  signal: AbortSignal,
+  failed: () => void,
+): Promise<Opened> {
   const { size, rank, storeServed } = settings;
   const { host, port } = settings.store;
   const serves = size !== undefined && rank === 0 && !storeServed;
@@ -109,12 +117,26 @@ async function openStore(settings: TorchSettings, left: Left, signal: AbortSigna
     const store = new GroupStore(client, storePrefix(generation));
     if (size !== undefined && !storeServed) {
       await store.arrive();
-      if (rank === 0) await store.awaitArrivals(size, left());
+      if (rank === 0) await allArrived(store, size, left());
     }
     return { store, localHost: client.localHost.replace(/^::ffff:/, ''), history, release };
   } catch (error) {
+    failed();
     client?.close();
     await release('failed');
+    throw error;
+  }
+}
+
+/** Waits until `size` have come. @throws RpcError 'failed-precondition' where those who came expect another size, else as `awaitArrivals`. */
+async function allArrived(store: GroupStore, size: number, timeoutMs: number): Promise<void> {
+  try {
+    await store.awaitArrivals(size, timeoutMs);
+  } catch (error) {
+    if (RpcError.from(error).code !== 'deadline-exceeded') throw error;
+    // Those who take themselves for all have published where they are reached.
+    for (let rank = 1; rank < size; rank++)
+      if (await store.has(meshKey(rank))) checkMeshSize(await store.bytes(meshKey(rank)), rank, size);
     throw error;
   }
 }

@@ -62,6 +62,20 @@ it('says who is missing when the time is over, and leaves the address of its sto
   }
 });
 
+it.each([
+  [3, 2, 'rank 1 expects a group of 2 workers, and this worker one of 3: the world sizes differ'],
+  [2, 3, 'rank 1 expects a group of 3 workers, and this worker one of 2: the world sizes differ'],
+])('names both sizes where rank 0 expects %i workers and rank 1 %i', async (own, theirs, text) => {
+  const port = await freePort();
+  const other = createTorchAgent(joining(port, { name: 'n1', rank: 1, worldSize: theirs, initTimeoutMs: 2_500 }));
+  const [{ ms, error }] = await Promise.all([
+    failure(createTorchAgent(joining(port, { rank: 0, worldSize: own, initTimeoutMs: 1_500 }))),
+    failure(other),
+  ]);
+  expect(String(error)).toContain(`${text} [failed-precondition]`);
+  expect(ms).toBeLessThan(4_000);
+});
+
 it('does not wait for others that do not leave', async () => {
   const [first, second] = await group(2);
   const { ms, error } = await failure(first!.shutdown({ timeoutMs: 300 }));

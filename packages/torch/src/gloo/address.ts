@@ -1,4 +1,5 @@
 /** @file Where a rank of a Gloo mesh is reached: the value that each one puts into the store, and who of two dials. */
+import { RpcError } from '@backwire/rpc';
 import { checkLimit } from '@backwire/wire/internal';
 import { refuse } from '../pickle/refusal.ts';
 
@@ -24,6 +25,37 @@ const decoder = new TextDecoder();
 
 /** @throws WireError 'decode-error' for anything but the address of a rank in a mesh of `size`. */
 export function readGlooAddress(bytes: Uint8Array, size: number): GlooAddress {
+  const { hostname, socket, sequences, view } = partsOf(bytes);
+  const family = view.getUint16(socket, true);
+  if (family !== AF_INET) throw refuse(`the address of a rank is of family ${family}; only version 4 is known`);
+  if (bytes.length - sequences !== 8 * size)
+    throw refuse(`the address of a rank in a group of another size than ${size}`);
+  return {
+    hostname: decoder.decode(hostname),
+    host: bytes.slice(socket + 4, socket + 8),
+    port: view.getUint16(socket + 2, false),
+    sequences: Array.from({ length: size }, (_, i) => sequenceIn(view.getBigInt64(sequences + 8 * i, true))),
+  };
+}
+
+/**
+ * Checks that a rank published its address for a mesh of `size`: it has a number for each rank.
+ * @throws RpcError 'failed-precondition' naming both sizes, WireError 'decode-error' for anything but an address.
+ */
+export function checkMeshSize(bytes: Uint8Array, rank: number, size: number): void {
+  const theirs = (bytes.length - partsOf(bytes).sequences) / 8;
+  if (theirs === size || !Number.isInteger(theirs)) return;
+  const text = `rank ${rank} expects a group of ${theirs} workers, and this worker one of ${size}: the world sizes differ`;
+  throw new RpcError('failed-precondition', text);
+}
+
+/** Where what begins in an address, and the name of its host. */
+function partsOf(bytes: Uint8Array): {
+  readonly hostname: Uint8Array;
+  readonly socket: number;
+  readonly sequences: number;
+  readonly view: DataView;
+} {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const at = (offset: number, count: number): number => {
     if (offset + count > bytes.length) throw refuse('the address of a rank is cut off');
@@ -35,16 +67,7 @@ export function readGlooAddress(bytes: Uint8Array, size: number): GlooAddress {
   if (view.getBigUint64(at(start, 8), true) !== BigInt(ADDRESS_BYTES))
     throw refuse('the address of a rank has another size');
   const socket = at(start + 8, ADDRESS_BYTES);
-  const family = view.getUint16(socket, true);
-  if (family !== AF_INET) throw refuse(`the address of a rank is of family ${family}; only version 4 is known`);
-  const from = socket + ADDRESS_BYTES;
-  if (bytes.length - from !== 8 * size) throw refuse(`the address of a rank in a group of another size than ${size}`);
-  return {
-    hostname: decoder.decode(bytes.subarray(8, start)),
-    host: bytes.slice(socket + 4, socket + 8),
-    port: view.getUint16(socket + 2, false),
-    sequences: Array.from({ length: size }, (_, i) => sequenceIn(view.getBigInt64(from + 8 * i, true))),
-  };
+  return { hostname: bytes.subarray(8, start), socket, sequences: socket + ADDRESS_BYTES, view };
 }
 
 function sequenceIn(value: bigint): number {

@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { RpcError } from '@backwire/rpc';
 import { MAX_TIMER_MS, type Connection, type Listener, type Transport } from '@backwire/rpc/internal';
 import { protocolError } from '@backwire/wire/internal';
-import { dials, readGlooAddress, writeGlooAddress, type GlooAddress } from '../gloo/address.ts';
+import { checkMeshSize, dials, readGlooAddress, writeGlooAddress, type GlooAddress } from '../gloo/address.ts';
 import { glooProgram } from '../gloo/frame.ts';
 import { GlooMesh } from '../gloo/mesh.ts';
 import { meshKey } from '../group/store-text.ts';
@@ -98,6 +98,7 @@ export class MeshShell {
     for (let other = 0; other < size; other++) {
       if (other === rank) continue;
       const found = await store.await(meshKey(other), timeoutMs, `rank ${other}`);
+      checkMeshSize(found, other, size);
       const address = readGlooAddress(found, size);
       if (dials(own, address)) await this.dial(other, address);
     }
