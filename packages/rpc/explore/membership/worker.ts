@@ -1,7 +1,8 @@
 /** @file One worker of an explored group: the production classes, and what each thing that happens to it makes of them. */
 import type { Packet } from './packet.ts';
 import type { Agreement, AgreementEffect } from '../../src/protocol/agreement.ts';
-import { lifeOf, removeAll, restored, type Life, type Membership, type View } from '../../src/protocol/membership.ts';
+import { restored } from '../../src/protocol/histories.ts';
+import { lifeOf, removeAll, type Life, type Membership, type View } from '../../src/protocol/membership.ts';
 import type { Opinion } from '../../src/protocol/opinions.ts';
 import type { Claim } from '../../src/protocol/parts.ts';
 

@@ -1,6 +1,7 @@
 /** @file What must hold of a simulated group in doubt, known from outside. */
 import type { Simulation } from '@backwire/testing';
-import { isRestored, lifeOf, type Life, type Membership, type View } from '../../src/protocol/membership.ts';
+import { isRestored } from '../../src/protocol/histories.ts';
+import { lifeOf, type Life, type Membership, type View } from '../../src/protocol/membership.ts';
 import { SETTLE_MS, type Episode } from './scenario.ts';
 
 /** Counts of what happened, so that a run that never got anywhere is seen. */

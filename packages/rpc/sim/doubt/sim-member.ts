@@ -4,16 +4,14 @@ import { Agreement, type AgreementEffect } from '../../src/protocol/agreement.ts
 import {
   EMPTY_VIEW,
   isRefusal,
-  isRestored,
   join,
   lifeOf,
   Membership,
-  rejoined,
   removeAll,
-  restored,
   type Life,
   type View,
 } from '../../src/protocol/membership.ts';
+import { isOther, isRestored, rejoined, restored } from '../../src/protocol/histories.ts';
 import { ALL_AGREEMENT_RULES, type AgreementRules, type Opinion } from '../../src/protocol/opinions.ts';
 import type { Claim } from '../../src/protocol/parts.ts';
 import { watchedBy } from '../../src/protocol/watchers.ts';
@@ -184,8 +182,7 @@ export class DoubtMember implements SimNode {
     const { membership, agreement, life } = this;
     const known = membership.stored;
     if (life === undefined) return;
-    const isOther = known !== EMPTY_VIEW && view.founder !== known.founder;
-    if (isOther && !view.members.some((member) => lifeOf(member) === life)) {
+    if (isOther(life, known, view)) {
       this.run(this.restore(view));
       return;
     }
@@ -283,6 +280,13 @@ export class DoubtMember implements SimNode {
     const alive = yield { op: 'lease-of', life };
     if (typeof alive !== 'boolean') return undefined;
     if (alive) this.seen.add(life);
+    else {
+      const { life: self, membership } = this;
+      const known = membership.stored;
+      const view = yield { op: 'view' };
+      if (self === undefined || !isView(view)) return undefined;
+      if (view === EMPTY_VIEW || isRestored(known, view) || isOther(self, known, view)) return 'forgotten';
+    }
     return alive || this.env.now() - this.forgotAt >= BUSY_MS || this.seen.has(life) ? alive : 'forgotten';
   }
 
