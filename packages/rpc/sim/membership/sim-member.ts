@@ -101,7 +101,9 @@ export class SimMember implements SimNode {
   /** A link to one of the watched is cut. */
   loseLink(): void {
     const peer = [...this.watched][0];
-    if (peer !== undefined) this.apply(this.policy.linkLost(peer, this.env.now()));
+    if (peer === undefined) return;
+    this.policy.linkLost(peer, this.env.now());
+    this.env.setTimer(0, 'dial', () => this.watched.has(peer) && this.send('dial', peer));
   }
 
   // Its life, as steps between answers of the store and pauses
@@ -269,9 +271,7 @@ export class SimMember implements SimNode {
     for (const effect of effects) {
       const { peer } = effect;
       if (effect.type === 'ping') this.send('ping', peer);
-      else if (effect.type === 'redial') {
-        this.env.setTimer(effect.afterMs, 'dial', () => this.watched.has(peer) && this.send('dial', peer));
-      } else if (effect.type === 'inquire') this.run(this.inquire(peer));
+      else if (effect.type === 'inquire') this.run(this.inquire(peer));
       else if (effect.type === 'accuse') this.run(this.judge(peer));
     }
   }

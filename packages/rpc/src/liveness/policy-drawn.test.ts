@@ -7,21 +7,20 @@ import { BUSY_AGE_MS, LivenessPolicy, type LivenessEffect } from './policy.ts';
 const { pingMs, suspectMs, deadMs, busyDeadMs, reconnectGraceMs } = DEFAULT_LIVENESS;
 const STEP_MS = 500;
 const INQUIRY_MS = Math.min(2_000, pingMs);
-const REFUSAL_GAP_MS = 200;
 const OWN_STALL_MS = 1_000;
 const AGES_MS = [undefined, 0, BUSY_AGE_MS - 1, BUSY_AGE_MS, busyDeadMs - 1, busyDeadMs];
 
 type Effect = LivenessEffect<string>;
-type Event = 'heard' | 'lost' | 'up' | 'dial' | 'lease' | 'unknown' | 'there';
+type Event = 'heard' | 'lost' | 'up' | 'lease' | 'unknown' | 'there';
 
 /** What happens in a spell of a life, between the looks at it. */
 const SPELLS: readonly (readonly Event[])[] = [
-  ['heard', 'lost', 'up', 'dial', 'lease', 'unknown', 'there'],
+  ['heard', 'lost', 'up', 'lease', 'unknown', 'there'],
   ['heard'],
   ['unknown'],
   ['there', 'unknown'],
   ['lease'],
-  ['lost', 'dial'],
+  ['lost'],
 ];
 /** Looks in a spell at most: longer than a busy peer has. */
 const LONGEST_SPELL = 400;
@@ -32,8 +31,6 @@ class Known {
   pingedAt = -Infinity;
   inquiredAt = -Infinity;
   lostAt: number | undefined;
-  /** When dialling was refused first since the link broke, with no other failure after it. */
-  refusedAt: number | undefined;
   lease: 'unknown' | 'alive' | 'gone' = 'unknown';
   busyMs = 0;
   thereAt = -Infinity;
@@ -81,8 +78,7 @@ class Known {
 }
 
 function said(effect: Effect): string {
-  if (effect.type === 'accuse') return `accuse ${effect.evidence}${effect.certain ? '!' : ''}`;
-  return effect.type === 'redial' ? `redial ${effect.afterMs}` : effect.type;
+  return effect.type === 'accuse' ? `accuse ${effect.evidence}${effect.certain ? '!' : ''}` : effect.type;
 }
 
 /** A policy of one peer and its record, told the same. */
@@ -126,20 +122,14 @@ class Life {
         known.receiving = isWithin;
         return this.expect(policy.heard('b', now, isWithin), known.heard());
       }
-      case 'lost': {
-        const wasUp = known.lostAt === undefined;
-        if (wasUp) [known.lostAt, known.refusedAt] = [now, undefined];
-        return this.expect(policy.linkLost('b', now), wasUp ? ['redial 0'] : []);
-      }
+      case 'lost':
+        known.lostAt ??= now;
+        return policy.linkLost('b', now);
       case 'up':
-        known.lostAt = known.refusedAt = undefined;
+        known.lostAt = undefined;
         known.heardAt = now;
         known.receiving = false;
         return this.expect(policy.linkUp('b', now), known.heard());
-      case 'dial': {
-        const [refused, sameHost] = [random.chance(0.8), random.chance(0.8)];
-        return this.expect(policy.dialFailed('b', now, { refused, sameHost }), this.dialled(refused && sameHost));
-      }
       case 'lease': {
         const alive = random.chance(0.99);
         const ageMs = random.chance(0.95) ? this.ageMs : random.pick(AGES_MS);
@@ -165,17 +155,6 @@ class Life {
     if (gap < OWN_STALL_MS) return;
     known.heardAt = Math.min(Math.max(known.heardAt, now - pingMs), known.heardAt + gap);
     if (known.lostAt !== undefined) known.lostAt = Math.min(now, known.lostAt + gap);
-    known.refusedAt = undefined;
-  }
-
-  private dialled(isRefusal: boolean): readonly string[] {
-    const { known, now } = this;
-    if (known.lostAt === undefined || known.accused) return [];
-    const first = known.refusedAt;
-    known.refusedAt = isRefusal ? (first ?? now) : undefined;
-    if (!isRefusal) return [];
-    const left = (first ?? now) + REFUSAL_GAP_MS - now;
-    return left > 0 ? [`redial ${left}`] : known.accuse('refused', true);
   }
 
   private tick(): void {
@@ -224,8 +203,8 @@ describe('a drawn life', () => {
       }
       for (const each of life.seen) seen.add(each);
     }
-    const accusations = ['lease-gone!', 'refused!', 'unreachable', 'silent', 'busy'].map((why) => `accuse ${why}`);
-    for (const each of ['ping', 'answer', 'inquire', 'suspect', 'trusted', 'redial 0', ...accusations])
+    const accusations = ['lease-gone!', 'unreachable', 'silent', 'busy'].map((why) => `accuse ${why}`);
+    for (const each of ['ping', 'answer', 'inquire', 'suspect', 'trusted', ...accusations])
       expect(seen, `nobody ever drew ${each}`).toContain(each);
   });
 });

@@ -5,8 +5,6 @@ import type { Liveness } from '../base/options.ts';
 export type Evidence =
   /** Its lease in the store is gone. */
   | 'lease-gone'
-  /** Its endpoint on this host refused twice: nobody listens there any more. */
-  | 'refused'
   /** It could not be reached again in the time allowed. */
   | 'unreachable'
   /** Its connection is up and nothing comes. */
@@ -18,8 +16,6 @@ export type LivenessEffect<P> =
   | { readonly type: 'ping'; readonly peer: P }
   /** It should hear something: its bytes arrive and are no message yet, so that nothing else answers them. */
   | { readonly type: 'answer'; readonly peer: P }
-  /** Dial it again after this time. */
-  | { readonly type: 'redial'; readonly peer: P; readonly afterMs: number }
   /** Its lease should be read, and the answer given to `lease`. */
   | { readonly type: 'inquire'; readonly peer: P }
   | { readonly type: 'suspect'; readonly peer: P }
@@ -28,8 +24,6 @@ export type LivenessEffect<P> =
   /** `certain`: evict it now; otherwise this is one member's accusation. Once a peer, unless it is heard again. */
   | { readonly type: 'accuse'; readonly peer: P; readonly evidence: Evidence; readonly certain: boolean };
 
-/** Between two refusals that count as one process being gone: a listener may be replaced in less. */
-const REFUSAL_GAP_MS = 200;
 /** Between two questions about one lease, at most. */
 const INQUIRY_MS = 2_000;
 /** A lag of the main loop from which a peer counts as busy rather than cut off from this one. */
@@ -56,7 +50,6 @@ class Peer {
   inquiredAt = -Infinity;
   /** When the link broke; undefined while it is up. */
   lostAt: number | undefined;
-  refusedAt: number | undefined;
   suspect = false;
   accused = false;
   lease: 'unknown' | 'alive' | 'gone' = 'unknown';
@@ -116,37 +109,17 @@ export class LivenessPolicy<P> {
     return [{ type: 'trusted', peer }];
   }
 
-  /** Its link broke: it is dialled again at once. */
-  linkLost(peer: P, now: number): LivenessEffect<P>[] {
+  /** Its link broke. */
+  linkLost(peer: P, now: number): void {
     const at = this.peers.get(peer);
-    if (at === undefined || at.lostAt !== undefined) return [];
-    at.lostAt = now;
-    at.refusedAt = undefined;
-    return [{ type: 'redial', peer, afterMs: 0 }];
+    if (at !== undefined) at.lostAt ??= now;
   }
 
   linkUp(peer: P, now: number): LivenessEffect<P>[] {
     this.track(peer, now);
     const at = this.peers.get(peer) as Peer;
     at.lostAt = undefined;
-    at.refusedAt = undefined;
     return this.heard(peer, now);
-  }
-
-  /** Dialling failed. `refused` = the host answered that nobody listens, or the socket file is gone. */
-  dialFailed(peer: P, now: number, how: { refused: boolean; sameHost: boolean }): LivenessEffect<P>[] {
-    const at = this.peers.get(peer);
-    if (at === undefined || at.lostAt === undefined || at.accused) return [];
-    if (!how.refused || !how.sameHost) {
-      at.refusedAt = undefined;
-      return [];
-    }
-    if (at.refusedAt === undefined) {
-      at.refusedAt = now;
-      return [{ type: 'redial', peer, afterMs: REFUSAL_GAP_MS }];
-    }
-    const left = at.refusedAt + REFUSAL_GAP_MS - now;
-    return left > 0 ? [{ type: 'redial', peer, afterMs: left }] : this.accuse(peer, at, 'refused', true);
   }
 
   /** What the store says of its lease: gone, or alive with the age of its main loop's last tick. */
@@ -219,7 +192,6 @@ export class LivenessPolicy<P> {
     for (const at of this.peers.values()) {
       at.heardAt = Math.min(Math.max(at.heardAt, now - this.options.pingMs), at.heardAt + gap);
       if (at.lostAt !== undefined) at.lostAt = Math.min(now, at.lostAt + gap);
-      at.refusedAt = undefined;
     }
   }
 

@@ -130,7 +130,7 @@ export class FailureDetector {
   }
 
   linkLost(peer: Peer): void {
-    this.apply(this.policy.linkLost(peer, this.environment.now()));
+    this.policy.linkLost(peer, this.environment.now());
     if (this.opinionOf(peer) === 'heard') this.think(peer, 'unsure');
   }
 
@@ -265,7 +265,6 @@ export class FailureDetector {
         case 'accuse':
           this.accused(peer, effect.evidence);
           break;
-        case 'redial':
         case 'trusted':
           break;
       }
@@ -285,7 +284,7 @@ export class FailureDetector {
 
   private accused(peer: Peer, evidence: Evidence): void {
     // That it cannot be reached again is what its connector says.
-    if (evidence === 'unreachable' || evidence === 'refused') return;
+    if (evidence === 'unreachable') return;
     if (evidence === 'lease-gone') {
       this.think(peer, 'gone');
       void this.orFail(peer, `worker '${peer.worker.name}' does not answer`);
