@@ -71,6 +71,13 @@ function walk(s: Sizes, meeting: Meeting, alone?: (place: number) => void): void
   }
 }
 
+/** Whether `count` elements are all finite. */
+function areFinite(heap: Heap, from: number, count: number): boolean {
+  const values = new Float32Array(heap.memory.buffer, from, count);
+  for (let i = 0; i < count; i++) if (!Number.isFinite(values[i])) return false;
+  return true;
+}
+
 type SizedKernel = (heap: Heap, inputs: Inputs, s: Sizes) => Block;
 
 /** Convolve, ConvolveFilter and ConvolveImages where images are many; `otherwise` those for the rest. */
@@ -152,7 +159,7 @@ export function sideBySide(
         if (first === 0) clear(heap, filters, s.filters * s.taps);
         reverseAxes(from + 4 * first * s.image, x, n, s.c, s.h * s.w);
         reverseAxes(grad + 4 * first * s.filters * s.area, y, n, s.filters, s.area);
-        walk(s, (place, tap, pixel, across) => {
+        const meet: Meeting = (place, tap, pixel, across) => {
           const [a, b] = [y + 4 * place * s.filters * n, x + 4 * pixel * s.c * n];
           multiply(
             heap,
@@ -171,6 +178,11 @@ export function sideBySide(
             },
             true,
           );
+        };
+        walk(s, meet, (place) => {
+          // It adds nothing but zeros: what is not finite leaves a NaN, by which the whole is known.
+          if (!areFinite(heap, y + 4 * place * s.filters * n, s.filters * n))
+            new Float32Array(heap.memory.buffer, filters, 1)[0] = NaN;
         });
         if (first + n === s.n) turnFilters(s, filters, out, true);
       }),
@@ -209,16 +221,9 @@ export function sideBySide(
     );
   };
 
-  /**
-   * Zeros that surround the images count, also times what is infinite or NaN, which is NaN: as with columns. Of a gradient of filters its
-   * own elements show whether there is such a factor.
-   */
-  const meetsMore = (heap: Heap, s: Sizes, from: number, count: number): boolean => {
-    if (s.py === 0 && s.px === 0) return false;
-    const values = new Float32Array(heap.memory.buffer, from, count);
-    for (let i = 0; i < count; i++) if (!Number.isFinite(values[i])) return true;
-    return false;
-  };
+  /** Zeros that surround the images count, also times what is infinite or NaN, which is NaN: such factors are left to columns. */
+  const meetsMore = (heap: Heap, s: Sizes, from: number, count: number): boolean =>
+    (s.py > 0 || s.px > 0) && !areFinite(heap, from, count);
   const convolved =
     (other: OwnKernel): OwnKernel =>
     (heap, inputs, attrs) => {
@@ -231,6 +236,7 @@ export function sideBySide(
     (heap, inputs, attrs) => {
       const s = sizesOf(attrs);
       if (!fits(s)) return other(heap, inputs, attrs);
+      // Its elements show whether a factor was not finite; those of the gradient are many more.
       const found = convolveFilter(heap, inputs, s);
       if (!meetsMore(heap, s, found.at, s.filters * s.taps)) return found;
       heap.free(found);
