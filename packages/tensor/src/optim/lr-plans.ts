@@ -54,7 +54,7 @@ export class ReduceLROnPlateau {
     checkOptionNames(options, PLATEAU, 'ReduceLROnPlateau');
     this.options = checkPlateau({ ...PLATEAU_DEFAULTS, ...defined(options) }, optimizer);
     this.optimizer = optimizer;
-    this.best = this.options.mode === 'min' ? Infinity : -Infinity;
+    this.best = worst(this.options);
     this.lastLr = this.currentLrs();
   }
 
@@ -96,12 +96,14 @@ export class ReduceLROnPlateau {
    */
   loadStateDict(saved: Readonly<Record<string, unknown>>): void {
     checkState(saved, 'ReduceLROnPlateau');
+    const options = checkPlateau(overlaid(this.options, saved), this.optimizer);
     const counts: Record<string, unknown> = this.counts();
     for (const name of Object.keys(counts)) {
-      if (typeof saved[name] !== 'number') throw new RangeError(`loaded state of ReduceLROnPlateau has no ${name}`);
-      counts[name] = saved[name];
+      // JSON writes null for what is infinite, as the best is before there is any.
+      const value = name === 'best' && saved[name] === null ? worst(options) : saved[name];
+      if (typeof value !== 'number') throw new RangeError(`loaded state of ReduceLROnPlateau has no ${name}`);
+      counts[name] = value;
     }
-    const options = checkPlateau(overlaid(this.options, saved), this.optimizer);
     // States of earlier versions are without.
     const { lastLr = this.currentLrs() } = saved;
     if (!Array.isArray(lastLr) || !lastLr.every((rate) => Number.isFinite(rate)))
@@ -137,6 +139,9 @@ export class ReduceLROnPlateau {
     }
   }
 }
+
+/** What every metric is better than. */
+const worst = ({ mode }: Required<PlateauOptions>): number => (mode === 'min' ? Infinity : -Infinity);
 
 /** @throws RangeError or TypeError for options that make no plateau. */
 function checkPlateau(options: Required<PlateauOptions>, { paramGroups }: Scheduled): Required<PlateauOptions> {

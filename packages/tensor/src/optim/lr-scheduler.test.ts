@@ -401,6 +401,15 @@ describe('ReduceLROnPlateau', () => {
     expect(elsewhere.paramGroups[0]?.lr).toBe(0.25);
   });
 
+  it.each(['min', 'max'])('has a state that JSON keeps before there is a best metric: of mode %s', (mode) => {
+    const saved = new L.ReduceLROnPlateau(sgd(), { mode } as Given).stateDict();
+    const loaded = new L.ReduceLROnPlateau(sgd());
+    loaded.loadStateDict(JSON.parse(JSON.stringify(saved)) as Given);
+    expect(loaded.stateDict()).toEqual(saved);
+    expect(() => loaded.loadStateDict({ ...saved, best: undefined })).toThrow('has no best');
+    expect(() => loaded.loadStateDict({ ...saved, numBadEpochs: null })).toThrow('has no numBadEpochs');
+  });
+
   it('has the rates of its last step, whatever was set since', () => {
     const o = sgd();
     const schedule = new L.ReduceLROnPlateau(o);
