@@ -80,7 +80,10 @@ export class OneCycleLR extends LRScheduler {
     return this.plan.totalSteps;
   }
 
-  /** The limits of rates and momenta are with the groups, in the state of the optimiser. */
+  /**
+   * The limits of rates and momenta are with the groups, in the state of the optimiser; over a `DistributedOptimizer`, which has none, they
+   * stay those that the schedule was made with.
+   */
   override stateDict(): Record<string, unknown> {
     return { ...super.stateDict(), ...this.plan };
   }

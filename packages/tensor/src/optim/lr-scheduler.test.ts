@@ -420,6 +420,13 @@ describe('ReduceLROnPlateau', () => {
   });
 });
 
+it('a cycle whose momentum is loaded without the state of the optimiser, which has its limits, says so', () => {
+  const saved = new L.OneCycleLR(sgd(), { maxLr: 1, totalSteps: 9 });
+  const loaded = new L.OneCycleLR(sgd(), { maxLr: 1, totalSteps: 9, cycleMomentum: false });
+  loaded.loadStateDict(saved.stateDict());
+  expect(() => loaded.step()).toThrow('group 0 has no maxMomentum; load the state of the optimizer as well');
+});
+
 it('a sequence goes on with the milestones that are loaded', () => {
   const make = (o: optim.Optimizer, at: number): optim.lrScheduler.SequentialLR =>
     new L.SequentialLR(o, [new L.ConstantLR(o), new L.ExponentialLR(o, 0.5)], [at]);

@@ -101,8 +101,13 @@ export abstract class LRScheduler {
   protected note(i: number, name: string): number {
     const value = this.optimizer.paramGroups[i]?.[name];
     if (typeof value === 'number') return value;
+    const { name: schedule } = this.constructor;
+    if (i < this.baseLrs.length)
+      throw new RangeError(
+        `${schedule}: group ${i} has no ${name}; load the state of the optimizer as well, or make the schedule as the one that was saved`,
+      );
     throw new RangeError(
-      `${this.constructor.name}: group ${i} came after the schedule and has no ${name}; give it one, addParamGroup({ params, lr, ${name} }), or make a new schedule`,
+      `${schedule}: group ${i} came after the schedule and has no ${name}; give it one, addParamGroup({ params, lr, ${name} }), or make a new schedule`,
     );
   }
 
