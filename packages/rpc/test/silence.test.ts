@@ -141,6 +141,20 @@ describe('after a while', () => {
     expect(await joined).toMatchObject({ code: 'deadline-exceeded' });
   });
 
+  it('a worker whose name another has says who', async () => {
+    await group(1);
+    const two = { name: 'one', membership: 'dynamic', store: 'memory://silence-name', logger } as const;
+    const first = await createAgent(two);
+    const joined = createAgent({ ...two, initTimeoutMs: 1_000 }).catch((error: unknown) => error);
+    await said(
+      new RegExp(
+        `^worker 'one' has waited \\d+ s to join its group: worker 'one' with id 0, process ${process.pid} on .+`,
+      ),
+    );
+    expect(await joined).toMatchObject({ code: 'failed-precondition' });
+    await first.shutdown();
+  });
+
   it('a worker whose store does not answer names its address', async () => {
     await group(1);
     const store = `tcp://127.0.0.1:${await freePort()}`;

@@ -164,7 +164,7 @@ async function enter(
     prove: proverOf(settings),
     isProved: checkerOf(settings),
   });
-  const stop = watchSilence(settings.logger, (seconds) => joiningText(settings, group.trouble, seen, seconds));
+  const stop = watchSilence(settings.logger, (seconds) => joiningText(settings, group, seen, seconds));
   made(group, stop);
   const { member, view } = await group
     .join(
@@ -195,14 +195,18 @@ async function enter(
 /** What a worker waits for that wants to join. */
 function joiningText(
   { name, size }: Settings,
-  trouble: string | undefined,
+  { trouble, inTheWay }: Group,
   view: View | undefined,
   seconds: number,
 ): string {
   const began = `worker '${name}' has waited ${seconds} s to join its group`;
   if (trouble !== undefined) return `${began}: ${trouble}`;
+  if (inTheWay !== undefined) {
+    const other = `worker '${inTheWay.name}' with id ${inTheWay.id}, process ${inTheWay.pid} on ${inTheWay.host}`;
+    return `${began}: ${other}, is still in it: a former life, which goes when its lease ends, or another worker, which needs another name`;
+  }
   return view === undefined || size === undefined
-    ? `${began}: the store does not answer, or a former life of its name or rank is still there`
+    ? `${began}: the store does not answer`
     : `${began}: ${joinedText(view, size)}; ${sizeText(size)}`;
 }
 

@@ -77,6 +77,8 @@ export class Group {
   private readonly ended = new AbortController();
   private lease: Lease | undefined;
   private alive: KeepAlive | undefined;
+  /** Who has the name or the id that this worker waits for. */
+  inTheWay: ViewMember | undefined;
   private self: ViewMember | undefined;
   /** This worker leaves, or has left, by itself: what others say of it from then on is no news. */
   hasLeft = false;
@@ -120,6 +122,7 @@ export class Group {
         const seen = known;
         const entered = await outages.past(() => this.enter(joiner, deadline, seen));
         this.self = entered.member;
+        this.inTheWay = undefined;
         const view = await outages.past(() => this.complete(joiner, entered, watching, deadline));
         // The store has forgotten this worker with everything else: once more.
         if (view === undefined) continue;
@@ -393,6 +396,7 @@ export class Group {
         const restart = by.name === member.name && (by.id === member.id || (anyId && size === undefined));
         if (!restart) await this.clash(error, by);
         if (this.options.now() + RETRY_MS >= deadline) throw error;
+        this.inTheWay = by;
         await sleep(RETRY_MS);
       }
     }
