@@ -28,10 +28,11 @@ export function checkFill(value: number, dtype: DType): void {
 }
 
 /**
- * What elements of `dtype` are multiplied by: for integers whole, its fraction cut off, as in PyTorch.
+ * What elements of `dtype` are multiplied by, 1 where nothing is given: for integers whole, its fraction cut off, as in PyTorch.
  * @throws RangeError as `checkElement` does.
  */
-export function factorFor(given: number, dtype: DType): number {
+export function factorFor(given: number | undefined, dtype: DType): number {
+  if (given === undefined) return 1;
   if (!isBounded(dtype)) return given;
   checkElement(given, dtype);
   return Math.trunc(given);

@@ -32,7 +32,7 @@ export const addcmul = defineFunction(
   (t: Tensor, a: Tensor, b: Tensor, options: { value?: number } = {}): Tensor => {
     checkOptionNames(options, VALUE, 'addcmul()');
     const met = commonDType([t, a, b]);
-    const factor = factorFor(options.value ?? 1, met);
+    const factor = factorFor(options.value, met);
     return sweep(() => {
       const shape = shapeOf(t, a, b);
       const product = wide(a).expand(shape).mul(wide(b).expand(shape));
@@ -68,10 +68,7 @@ export const baddbmm = defineFunction(
   same(NUMBER),
   (t: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
     checkOptionNames(options, ALPHA_BETA, 'baddbmm()');
-    const [alpha, beta] = [options.alpha, options.beta].map((given = 1) => factorFor(given, t.dtype)) as [
-      number,
-      number,
-    ];
+    const [alpha, beta] = [factorFor(options.alpha, t.dtype), factorFor(options.beta, t.dtype)];
     return inFloat32(t, () => {
       const product = bmm(wide(a), wide(b));
       const own = wide(t).expand(product.shape);

@@ -229,18 +229,15 @@ export const dot = named('aten::dot', (a: Tensor, b: Tensor): Tensor => {
 });
 
 /**
- * beta input + alpha (a b), all of one dtype; fractions of the factors are cut off for integers, which refuse those out of their range. What a factor of zero stands before counts
- * for nothing, NaN and infinities included.
+ * beta input + alpha (a b), all of one dtype; fractions of the factors are cut off for integers, which refuse those out of their range.
+ * What a factor of zero stands before counts for nothing, NaN and infinities included.
  */
 export const addmm = named(
   'aten::addmm',
   (input: Tensor, a: Tensor, b: Tensor, options: { alpha?: number; beta?: number } = {}): Tensor => {
     checkOptionNames(options, ADDMM_OPTIONS, 'addmm()');
     check('addmm', takes, [input, a, b]);
-    const [alpha, beta] = [options.alpha, options.beta].map((given = 1) => factorFor(given, input.dtype)) as [
-      number,
-      number,
-    ];
+    const [alpha, beta] = [factorFor(options.alpha, input.dtype), factorFor(options.beta, input.dtype)];
     if (a.rank !== 2 || b.rank !== 2)
       throw new ShapeError(`addmm: expected matrices, got [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`);
     return inFloat32(a, (x) => {
