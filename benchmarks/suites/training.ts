@@ -1,7 +1,7 @@
 /**
  * @file Whole training jobs next to the same programs for stock PyTorch and for TensorFlow.js alone, in turns, and where a batch's time goes.
  * BENCH_TRAINING_JOBS and BENCH_TRAINING_BACKENDS name some of them, with commas; BENCH_TRAINING_PASSES says how many passes the main job and
- * the data-parallel one make.
+ * the data-parallel one make, and of how many dozens of batches the pipeline trains each splitting (20 are all digits).
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

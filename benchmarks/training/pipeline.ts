@@ -1,6 +1,6 @@
 /** @file A convolutional network, a third of it on each of three workers: 04-pipeline-parallel. */
 import { digitsFolder } from './examples.ts';
-import { type Job, runExample, runPlain, runPython, type Run } from './job.ts';
+import { type Job, PASSES, runExample, runPlain, runPython, type Run } from './job.ts';
 
 const BATCH = 256;
 const LR = 0.004;
@@ -17,8 +17,8 @@ export const pipeline: Job = {
   name: 'pipeline',
   sample: 'digits',
   batch: BATCH,
-  // In the first dozens V8 is still compiling, in four processes.
-  amount: { quick: 6, full: 60, cpu: 3 },
+  // Batches of each splitting. In the first dozens V8 is still compiling, in four processes.
+  amount: { quick: 6, full: 12 * PASSES, cpu: 3 },
   async ours(backend, batches, flags) {
     const args = ['--batches', batches, '--batch-size', BATCH, '--lr', LR, '--test-digits', 1, '--quiet'];
     const { settings } = await runExample<{ settings: Setting[] }>('04-pipeline-parallel', args, { backend, flags });
