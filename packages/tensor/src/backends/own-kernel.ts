@@ -18,6 +18,13 @@ export function input(inputs: Inputs, name: string): DeviceTensor {
 /** Where an operand lies on the heap. */
 export const at = (t: DeviceTensor): number => blockOf(t.buffer).at;
 
+/** Whether `count` elements of float32 are all finite. */
+export function areFinite(heap: Heap, from: number, count: number): boolean {
+  const values = new Float32Array(heap.memory.buffer, from, count);
+  for (let i = 0; i < count; i++) if (!Number.isFinite(values[i])) return false;
+  return true;
+}
+
 /** Elements up to the next multiple of 64 bytes, where libraries read and write in place. */
 export const whole = (size: number): number => Math.ceil(size / 16) * 16;
 

@@ -3,7 +3,17 @@
  * stands, and each line of each window a product. What surrounds the images is passed over.
  */
 import type { Block, Heap } from './heap.ts';
-import { at, input, numbers, whole, WINDOWS, type Attrs, type Inputs, type OwnKernel } from './own-kernel.ts';
+import {
+  areFinite,
+  at,
+  input,
+  numbers,
+  whole,
+  WINDOWS,
+  type Attrs,
+  type Inputs,
+  type OwnKernel,
+} from './own-kernel.ts';
 import type { Product } from './products.ts';
 import { exported, type SimdExports } from './simd.ts';
 
@@ -69,13 +79,6 @@ function walk(s: Sizes, meeting: Meeting, alone?: (place: number) => void): void
       if (!met) alone?.(place);
     }
   }
-}
-
-/** Whether `count` elements are all finite. */
-function areFinite(heap: Heap, from: number, count: number): boolean {
-  const values = new Float32Array(heap.memory.buffer, from, count);
-  for (let i = 0; i < count; i++) if (!Number.isFinite(values[i])) return false;
-  return true;
 }
 
 type SizedKernel = (heap: Heap, inputs: Inputs, s: Sizes) => Block;
