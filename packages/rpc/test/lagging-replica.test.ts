@@ -1,34 +1,13 @@
 /** @file A group whose Redis dies, and goes on from a replica that has not heard of the latest: who joined stays, who left stays out. */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { isInstalled } from '@backwire/testing';
 import { afterEach, expect, test } from 'vitest';
 import { createAgent, getWorkerInfos, rpcAsync, rpcFunction, type RpcAgent } from '../src/index.ts';
 import { FIFTH } from './crew.ts';
-import { cleanUp, cleanups, redisSays, serve } from './store-servers.ts';
+import { cleanUp, cleanups, proxy, redisSays, serve, sleep } from './store-servers.ts';
 import { until } from './cluster.ts';
 
 afterEach(cleanUp);
 const echo = rpcFunction('lagging-replica/echo', (x: number) => x);
-
-/** One address, whoever answers there now. */
-async function front(first: number): Promise<{ port: number; turn(to: number): void }> {
-  let to = first;
-  const open = new Set<Socket>();
-  const server = createServer((near) => {
-    const far = connect(to, '127.0.0.1');
-    open.add(near);
-    near.on('error', () => undefined).on('close', () => (open.delete(near), far.destroy()));
-    far.on('error', () => undefined).on('close', () => near.destroy());
-    near.pipe(far).pipe(near);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  cleanups.push(() => server.close());
-  const turn = (next: number): void => {
-    to = next;
-    for (const socket of open) socket.destroy();
-  };
-  return { port: (server.address() as AddressInfo).port, turn };
-}
 
 const namesOf = (agent: RpcAgent): string =>
   agent.run(() =>
@@ -48,7 +27,7 @@ test.skipIf(!isInstalled('redis'))(
     await answers(primary.port, 'PONG', 'PING');
     await answers(replica.port, 'OK', 'REPLICAOF', '127.0.0.1', `${primary.port}`);
     await answers(replica.port, 'master_link_status:up', 'INFO', 'replication');
-    const { port, turn } = await front(primary.port);
+    const { port, turn } = await proxy(primary.port);
     const events: string[] = [];
     const join = async (rank: number): Promise<RpcAgent> => {
       const store = `redis://127.0.0.1:${port}`;
@@ -72,8 +51,8 @@ test.skipIf(!isInstalled('redis'))(
     const newcomer = await join(3);
     const all = [first, late, newcomer];
     await until(() => all.every((agent) => namesOf(agent) === 'w0,w2,w3'), 'all agree', 30_000);
-    // Longer than a lease.
-    await new Promise((resolve) => setTimeout(resolve, FIFTH.leaseMs + 1_000));
+    // Who was put out by mistake, or brought back, would be so within a lease.
+    await sleep(FIFTH.leaseMs + 1_000);
     expect({ names: all.map(namesOf), events }).toEqual({ names: all.map(() => 'w0,w2,w3'), events: [] });
     for (const agent of all)
       for (const other of all) expect(await agent.run(() => rpcAsync(other.name, echo, [7]))).toBe(7);

@@ -22,6 +22,8 @@ export interface Proxy {
   received(): number;
   stop(): void;
   freeze(): void;
+  /** Ends all connections; those that come are passed on to another port. */
+  turn(to: number): void;
 }
 
 export const cleanups: (() => unknown)[] = [];
@@ -61,11 +63,12 @@ export async function proxy(
   onRequest: (text: string) => 'pass' | 'swallow' | 'cut' = () => 'pass',
 ): Promise<Proxy> {
   const open = new Set<Socket>();
+  let target = to;
   let frozen = false;
   let received = 0;
   const server = createServer((near) => {
     open.add(near);
-    const far = connect(to, '127.0.0.1');
+    const far = connect(target, '127.0.0.1');
     let cut = false;
     near.on('error', () => undefined).on('close', () => (open.delete(near), far.destroy()));
     far.on('error', () => undefined).on('close', () => near.destroy());
@@ -84,13 +87,20 @@ export async function proxy(
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const end = (): void => {
+    for (const socket of open) socket.destroy();
+  };
   const stop = (): void => {
     server.close();
-    for (const socket of open) socket.destroy();
+    end();
+  };
+  const turn = (other: number): void => {
+    target = other;
+    end();
   };
   cleanups.push(stop);
   const { port } = server.address() as AddressInfo;
-  return { port, open, received: () => received, stop, freeze: () => void (frozen = true) };
+  return { port, open, received: () => received, stop, freeze: () => void (frozen = true), turn };
 }
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 export const bytes = (text: string): Uint8Array => new Uint8Array(Buffer.from(text));

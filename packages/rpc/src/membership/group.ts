@@ -208,6 +208,12 @@ export class Group {
     if (!this.hasLeft) this.options.onView(view);
   }
 
+  /** What the store has now; a view that was told may be late. */
+  private found(view: View): void {
+    if (view !== EMPTY_VIEW && isBehind(this.known, view)) this.restore();
+    this.tell(view);
+  }
+
   private isOther(view: View): boolean {
     const { self, known } = this;
     return self !== undefined && isOther(lifeOf(self), known, view);
@@ -280,8 +286,7 @@ export class Group {
   /** Reads the view now. */
   async refresh(): Promise<View> {
     const view = await this.keys.view();
-    if (view !== EMPTY_VIEW && isBehind(this.known, view)) this.restore();
-    this.tell(view);
+    this.found(view);
     return view;
   }
 
@@ -456,8 +461,8 @@ export class Group {
     const onView = (value: Uint8Array | undefined, isListed: boolean): void => {
       const view = value === undefined ? undefined : viewOf(value);
       if (view === undefined) return;
-      if (isListed && isBehind(this.known, view)) this.restore();
-      this.tell(view);
+      if (isListed) this.found(view);
+      else this.tell(view);
     };
     runAtRoot(() => {
       followPrefix(store, VIEW_KEY, onView, following).catch(

@@ -40,13 +40,13 @@ export function createTransports(
     throw invalidArgument(
       wanted.length === 0
         ? `transports is an empty list; leave it out, or name some of ${DEFAULT_TRANSPORTS.join(', ')}`
-        : `none of the transports ${wanted.join(', ')} works here; leave transports out, or name some of those that do: ${others(security, group)}`,
+        : `none of the transports ${wanted.join(', ')} works here; leave transports out, or name some of those that do: ${viableNames(security, group)}`,
     );
   return viable;
 }
 
 /** Those that work in this process by themselves. */
-function others(security: ResolvedSecurity, group: string): string {
+function viableNames(security: ResolvedSecurity, group: string): string {
   return DEFAULT_TRANSPORTS.filter((name) => create(name, security, group).isViable()).join(', ');
 }
 

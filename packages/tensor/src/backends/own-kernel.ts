@@ -1,5 +1,6 @@
 /** @file What a kernel of ours on the WebAssembly heap is. */
 import { InvariantError } from '../errors.ts';
+import { sizeOf } from '../shape.ts';
 import type { DeviceTensor } from './backend.ts';
 import { blockOf, type Block, type Heap } from './heap.ts';
 
@@ -23,6 +24,21 @@ export function areFinite(heap: Heap, from: number, count: number): boolean {
   const values = new Float32Array(heap.memory.buffer, from, count);
   for (let i = 0; i < count; i++) if (!Number.isFinite(values[i])) return false;
   return true;
+}
+
+/**
+ * A convolution by `fast`, which passes over the zeros around images, unless these meet what is not finite: that is NaN, and left to `other`.
+ * The elements of a gradient of filters show whether a factor was not finite.
+ */
+export function countingZeros(heap: Heap, inputs: Inputs, name: string, fast: () => Block, other: () => Block): Block {
+  if (name === 'Convolve') {
+    const filters = input(inputs, 'filters');
+    return areFinite(heap, at(filters), sizeOf(filters.shape)) ? fast() : other();
+  }
+  const found = fast();
+  if (name !== 'ConvolveFilter' || areFinite(heap, found.at, found.nbytes >> 2)) return found;
+  heap.free(found);
+  return other();
 }
 
 /** Elements up to the next multiple of 64 bytes, where libraries read and write in place. */

@@ -6,6 +6,7 @@ import type { Block, Heap } from './heap.ts';
 import {
   areFinite,
   at,
+  countingZeros,
   input,
   numbers,
   whole,
@@ -224,36 +225,20 @@ export function sideBySide(
     );
   };
 
-  /** Zeros that surround the images count, also times what is infinite or NaN, which is NaN: such factors are left to columns. */
-  const meetsMore = (heap: Heap, s: Sizes, from: number, count: number): boolean =>
-    (s.py > 0 || s.px > 0) && !areFinite(heap, from, count);
-  const convolved =
-    (other: OwnKernel): OwnKernel =>
-    (heap, inputs, attrs) => {
-      const s = sizesOf(attrs);
-      const plain = !fits(s) || meetsMore(heap, s, at(input(inputs, 'filters')), s.filters * s.taps);
-      return plain ? other(heap, inputs, attrs) : convolve(heap, inputs, s);
-    };
-  const filterGradients =
-    (other: OwnKernel): OwnKernel =>
-    (heap, inputs, attrs) => {
-      const s = sizesOf(attrs);
-      if (!fits(s)) return other(heap, inputs, attrs);
-      // Its elements show whether a factor was not finite; those of the gradient are many more.
-      const found = convolveFilter(heap, inputs, s);
-      if (!meetsMore(heap, s, found.at, s.filters * s.taps)) return found;
-      heap.free(found);
-      return other(heap, inputs, attrs);
-    };
-  const imageGradients =
-    (other: OwnKernel): OwnKernel =>
-    (heap, inputs, attrs) => {
-      const s = sizesOf(attrs);
-      return fits(s) ? convolveImages(heap, inputs, s) : other(heap, inputs, attrs);
-    };
-  return new Map([
-    ['Convolve', convolved(otherwise('Convolve'))],
-    ['ConvolveFilter', filterGradients(otherwise('ConvolveFilter'))],
-    ['ConvolveImages', imageGradients(otherwise('ConvolveImages'))],
-  ]);
+  const kernels = { Convolve: convolve, ConvolveFilter: convolveFilter, ConvolveImages: convolveImages };
+  return new Map(
+    Object.entries(kernels).map(([name, kernel]): [string, OwnKernel] => {
+      const other = otherwise(name);
+      return [
+        name,
+        (heap, inputs, attrs) => {
+          const s = sizesOf(attrs);
+          const plain = (): Block => other(heap, inputs, attrs);
+          if (!fits(s)) return plain();
+          const fast = (): Block => kernel(heap, inputs, s);
+          return s.py > 0 || s.px > 0 ? countingZeros(heap, inputs, name, fast, plain) : fast();
+        },
+      ];
+    }),
+  );
 }

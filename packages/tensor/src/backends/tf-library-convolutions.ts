@@ -6,7 +6,7 @@ import { TensorError } from '../errors.ts';
 import { sizeOf } from '../shape.ts';
 import type { DeviceTensor } from './backend.ts';
 import type { Block, Heap } from './heap.ts';
-import { areFinite, at, input, type Attrs, type Inputs, type OwnKernel } from './own-kernel.ts';
+import { at, countingZeros, input, type Attrs, type Inputs, type OwnKernel } from './own-kernel.ts';
 import type { SimdExports } from './simd.ts';
 import type { Attribute, TensorflowLibrary } from './tf-library.ts';
 
@@ -67,15 +67,11 @@ export function libraryConvolutions(
     if (!agree(heap, name, ours, theirs)) return own;
     kernels.set(name, (on, inputs, attrs) => {
       const convolution = asked(attrs);
-      if (!pays(convolution)) return ours(on, inputs, attrs);
-      // Zeros around the images count, also times what is infinite or NaN; the library passes over those that it puts there by itself.
-      const { same, filters, c, kh, kw } = convolution;
-      const isFinite = (from: number): boolean => !same || areFinite(on, from, filters * c * kh * kw);
-      if (name === 'Convolve' && !isFinite(at(input(inputs, 'filters')))) return ours(on, inputs, attrs);
-      const found = theirs(on, inputs, convolution);
-      if (name !== 'ConvolveFilter' || isFinite(found.at)) return found;
-      on.free(found);
-      return ours(on, inputs, attrs);
+      const plain = (): Block => ours(on, inputs, attrs);
+      if (!pays(convolution)) return plain();
+      const fast = (): Block => theirs(on, inputs, convolution);
+      // Zeros that it is given with the images it counts.
+      return convolution.same ? countingZeros(on, inputs, name, fast, plain) : fast();
     });
   }
   return kernels;

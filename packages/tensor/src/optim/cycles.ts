@@ -252,7 +252,7 @@ export class CyclicLR extends LRScheduler {
     const { stepSizeUp, stepSizeDown, cycleMomentum } = this.course;
     const steps = this.lastEpoch;
     const total = stepSizeUp + stepSizeDown;
-    /** The part of a cycle that goes up. */
+    // The part of a cycle that goes up.
     const up = stepSizeUp / total;
     const cycle = Math.floor(1 + steps / total);
     const part = 1 + steps / total - cycle;
