@@ -24,7 +24,10 @@ function hasBlas(): boolean {
   return spawnSync(process.execPath, ['-e', load], { cwd: import.meta.dirname, stdio: 'ignore' }).status === 0;
 }
 
-/** Everything is tested on both backends that need no native code, and on a BLAS library and native TensorFlow where these are installed. */
+/**
+ * Everything is tested on both backends that need no native code, and on a BLAS library and native TensorFlow where these are installed: the
+ * latter by its own products, which it has where there is no BLAS.
+ */
 const backends = process.env['BACKWIRE_TEST_BACKENDS']?.split(',') ?? [
   'cpu',
   'wasm',
@@ -35,6 +38,9 @@ const backends = process.env['BACKWIRE_TEST_BACKENDS']?.split(',') ?? [
 export default shared(import.meta.dirname, {
   projects: backends.map((backend) => ({
     extends: true as const,
-    test: { name: `tensor-${backend}`, env: { BACKWIRE_BACKEND: backend } },
+    test: {
+      name: `tensor-${backend}`,
+      env: { BACKWIRE_BACKEND: backend, ...(backend === 'tensorflow' ? { BACKWIRE_BLAS: 'none' } : {}) },
+    },
   })),
 });

@@ -27,7 +27,12 @@ class Child {
   constructor(backend: string) {
     this.process = fork(fileURLToPath(new URL('executor.ts', import.meta.url)), {
       execArgv: ['--import', 'tsx', '--conditions=@backwire/source'],
-      env: { ...process.env, BACKWIRE_BACKEND: backend },
+      // With a BLAS, tensorflow computes as blas does, which is another executor.
+      env: {
+        ...process.env,
+        BACKWIRE_BACKEND: backend,
+        ...(backend === 'tensorflow' ? { BACKWIRE_BLAS: 'none' } : {}),
+      },
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
     });

@@ -48,6 +48,8 @@ export interface Backend {
   readonly name: BackendName;
   /** What computes, more closely: the library's path. */
   readonly detail?: string;
+  /** Why what would be faster does not compute. */
+  readonly slow?: string;
   /** What tensors in its memory say where they are. @default 'cpu' */
   readonly device?: Device;
   /** Whether memory given to `upload` may be read by the device later: it must then never change or be reused. */

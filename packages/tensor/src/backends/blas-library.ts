@@ -43,12 +43,13 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
 const HOW =
   'libopenblas0-pthread on Debian and Ubuntu, openblas on Fedora and Homebrew; BACKWIRE_BLAS names another place';
 
-/** Opens the library that BACKWIRE_BLAS names, else the first of the usual ones. @throws TensorError with the path and the reason. */
+/** Opens the library that BACKWIRE_BLAS names, 'none' being none, else the first of the usual ones. @throws TensorError with the path and the reason. */
 export function openLibrary(): BlasLibrary {
   if (requireHere() === undefined) throw new TensorError('the blas backend needs Node');
   const koffi = loadKoffi();
   if (koffi === undefined) throw new TensorError("the blas backend needs the package 'koffi': npm install koffi");
   const named = process.env['BACKWIRE_BLAS'];
+  if (named === 'none') throw new TensorError('BACKWIRE_BLAS is none');
   if (named !== undefined && named !== '') return openPath(koffi, named);
   const refused: string[] = [];
   for (const name of NAMES[process.platform] ?? []) {

@@ -1,5 +1,5 @@
-/** @file The backend of a BLAS library: its products, of operands on host or heap where they lie; all else is the wasm backend. */
-import type { BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
+/** @file The backend of a BLAS library, also what `tensorflow` is on a processor that has one: its products, of operands on host or heap where they lie; all else is the wasm backend. */
+import type { Backend, BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, heapStarts, type Block, type Heap } from './heap.ts';
 import { FEW_FILTERS } from './columns.ts';
@@ -12,8 +12,13 @@ import { Wasm, wasmParts } from './wasm.ts';
 let opened: Blas | undefined;
 
 /** Opens the machine's BLAS. @throws TensorError with the reason where there is none that can be used. */
-export function openBlas(): Blas {
-  return (opened ??= new Blas(openLibrary()));
+export function openBlas(): Backend {
+  return (opened ??= new Blas('blas', openLibrary()));
+}
+
+/** What another backend computes with where its own products cost more than a BLAS's. @throws TensorError as `openBlas`. */
+export function blasFor(name: BackendName): Backend {
+  return new Blas(name, openLibrary());
 }
 
 /** An operand on the host. */
@@ -35,13 +40,14 @@ class Lent implements DeviceBuffer {
 }
 
 class Blas extends Wasm {
-  override readonly name: BackendName = 'blas';
+  override readonly name: BackendName;
   readonly detail: string;
   private readonly library: BlasLibrary;
   private readonly heapStart: (heap: Heap) => number;
 
-  constructor(library: BlasLibrary) {
+  constructor(name: BackendName, library: BlasLibrary) {
     super(...wasmParts());
+    this.name = name;
     this.library = library;
     this.heapStart = heapStarts((memory) => library.addressOf(memory));
     this.detail = library.path;

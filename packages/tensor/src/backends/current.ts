@@ -58,21 +58,20 @@ export function backendName(): string {
 }
 
 /**
- * One line for people: which backend computes and with how many threads, and where 'auto' passed over the machine's BLAS, why and how to get
+ * One line for people: which backend computes and with how many threads, and where the machine's BLAS was passed over, why and how to get
  * one. Opens the backend if nothing has yet.
  */
 export function describeBackend(): string {
-  const { name, detail } = currentBackend();
+  const { name, detail, slow } = currentBackend();
   const threads = name === 'blas' || name === 'tensorflow' ? getNumThreads() : 1;
   const what = `${name}${detail === undefined ? '' : ` (${detail})`}, ${threads} thread${threads === 1 ? '' : 's'} a kernel`;
-  const hint =
-    name === 'wasm' && blasRefused !== undefined ? `; products would be faster on blas, but ${blasRefused}` : '';
-  return `computing with ${what}${hint}`;
+  const why = name === 'wasm' ? blasRefused : slow;
+  return `computing with ${what}${why === undefined ? '' : `; products would be faster with a BLAS, but ${why}`}`;
 }
 
 /**
  * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'blas' the package koffi and a BLAS library such as
- * OpenBLAS (BACKWIRE_BLAS names one that is not in its usual place), 'webgpu' the packages webgpu and @tensorflow/tfjs-backend-webgpu and an
+ * OpenBLAS (BACKWIRE_BLAS names one that is not in its usual place; 'none' is none, also for the products of 'tensorflow'), 'webgpu' the packages webgpu and @tensorflow/tfjs-backend-webgpu and an
  * adapter, 'wasm' and 'cpu' are always there; 'auto' takes the one that the environment's BACKWIRE_BACKEND names, else the first that opens of
  * tensorflow, blas, wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
  * Without it the environment's BACKWIRE_BACKEND, else 'auto', is opened by the first operation that is large enough for a kernel. In
@@ -100,7 +99,7 @@ function checkName(what: string, name: string): void {
   }
 }
 
-/** What 'auto' tries, in this order: TensorFlow.js code of the program is native with the first, which may have a GPU; on a processor the second is faster. */
+/** What 'auto' tries, in this order: TensorFlow.js code of the program is native with the first, which may have a GPU; on a processor it has the products of the second. */
 const CANDIDATES = ['tensorflow', 'blas', 'wasm'] as const;
 
 let least: Worth | undefined;

@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { backendName } from '../index.ts';
 
 /** Inside of the package, so that TensorFlow.js is found from there. */
 const folder = join(import.meta.dirname, '../../test-output', `loading-${process.pid}`);
@@ -43,6 +44,8 @@ async function run(program: string, backend?: string): Promise<unknown[]> {
   const env: NodeJS.ProcessEnv = { ...process.env, NODE_OPTIONS: '' };
   delete env['BACKWIRE_BACKEND'];
   if (backend !== undefined) env['BACKWIRE_BACKEND'] = backend;
+  if (backend === 'tensorflow')
+    env['NODE_PATH'] = join(import.meta.dirname, '../../node_modules/.tensorflow/node_modules');
   const file = join(folder, `program-${programs++}.mjs`);
   writeFileSync(file, PRELUDE + program);
   const { stdout } = await promisify(execFile)(process.execPath, [file], { env });
@@ -145,11 +148,53 @@ describe('kernels', () => {
     if (name !== 'tensorflow') {
       const [[why]] = (await run(refused)) as [[string]];
       expect(why).toMatch(
-        /^computing with wasm, 1 thread a kernel; products would be faster on blas, but (BLAS \/nowhere\/libblas\.so was refused: .+|the blas backend needs the package 'koffi': npm install koffi)$/,
+        /^computing with wasm, 1 thread a kernel; products would be faster with a BLAS, but (BLAS \/nowhere\/libblas\.so was refused: .+|the blas backend needs the package 'koffi': npm install koffi)$/,
       );
     }
     expect(await run('say([bw.describeBackend()])', 'cpu')).toEqual([['computing with cpu, 1 thread a kernel']]);
   });
+
+  it('of no BLAS are said to be so', async () => {
+    const program = `
+      process.env.BACKWIRE_BLAS = 'none';
+      const x = bw.ones([100, 100]);
+      try { x.matmul(x); } catch (error) { say([error.constructor.name, error.message]); }`;
+    const [error] = await run(program, 'blas');
+    const why = expect.stringMatching(
+      /^(BACKWIRE_BLAS is none|the blas backend needs the package 'koffi'.*)$/,
+    ) as string;
+    expect(error).toEqual(['TensorError', why]);
+  });
+
+  // Its own products are tested by the rest of the suite, without a BLAS.
+  it.runIf(backendName() === 'tensorflow')(
+    'of native TensorFlow take products from a BLAS where there is one',
+    async () => {
+      const program = (blas: string): string => `
+      ${blas}
+      const x = bw.arange(64 * 300).remainder(7).to('float32').reshape([64, 300]);
+      const images = bw.arange(40 * 8 * 81).remainder(5).to('float32').reshape([40, 8, 9, 9]);
+      const filters = bw.arange(16 * 8 * 9).remainder(3).to('float32').reshape([16, 8, 3, 3]);
+      const values = [x.matmul(x.t()), bw.conv2d(images, filters)].map((y) => y.mul(y).sum().item());
+      const tf = await import('@tensorflow/tfjs-core');
+      const lifted = bw.lift((t) => tf.square(t))(bw.tensor([3])).toArray();
+      say([bw.describeBackend(), ...values, lifted, tf.getBackend()]);`;
+      const [[own, ...expected]] = (await run(program("process.env.BACKWIRE_BLAS = 'none';"), 'tensorflow')) as [
+        unknown[],
+      ];
+      expect(own).toMatch(
+        /^computing with tensorflow \(.*(libtensorflow|tfjs-node).*\), \d+ threads? a kernel; products would be faster with a BLAS, but (BACKWIRE_BLAS is none|the blas backend needs the package 'koffi'.*)$/,
+      );
+      const [[beside, ...values]] = (await run(program('delete process.env.BACKWIRE_BLAS;'), 'tensorflow')) as [
+        unknown[],
+      ];
+      const [blas] = await run('delete process.env.BACKWIRE_BLAS; say([bw.describeBackend()])', 'blas').catch(() => []);
+      // Where there is none, everything is as without.
+      if (Array.isArray(blas)) expect(beside).toBe(String(blas[0]).replace('with blas', 'with tensorflow'));
+      expect(values).toEqual(expected);
+      expect(values.slice(2)).toEqual([[9], 'tensorflow']);
+    },
+  );
 
   it('have as many threads as they are told, else their share of the processors', async () => {
     const program = `

@@ -107,7 +107,7 @@ export const QUIRKS: readonly Quirk[] = [
     backend: 'tensorflow',
     kernels: ['_FusedMatMul'],
     does: 'damages its heap in the native operation MatMul while the profiler of Node runs',
-    answer: { at: 'products are its BatchMatMulV2, which does not: backends/tensorflow-host.ts' },
+    answer: { at: 'products are its BatchMatMulV2 or those of a BLAS: backends/tf-library-products.ts' },
   },
   {
     backend: 'tensorflow',

@@ -1,5 +1,5 @@
 /**
- * @file The native TensorFlow backend on the processor: its products, of operands on the heap where they lie; all else is the wasm
+ * @file The native TensorFlow backend on a processor without a BLAS: its products, of operands on the heap where they lie; all else is the wasm
  * backend, whose kernels have less around them than the addon's calls, and which has those that the addon lacks.
  */
 import type { BackendName } from './backend.ts';
@@ -26,9 +26,12 @@ export interface NativeKernels {
 export class TensorflowOnHost extends Wasm {
   override readonly name: BackendName = 'tensorflow';
   readonly detail: string;
+  readonly slow: string;
 
-  constructor(kernelsOn: (heap: Heap, exports: SimdExports) => NativeKernels) {
+  /** @param slow why there is no BLAS */
+  constructor(slow: string, kernelsOn: (heap: Heap, exports: SimdExports) => NativeKernels) {
     super(...wasmParts());
+    this.slow = slow;
     const { multiply, convolutions, detail } = kernelsOn(this.heap, this.exports);
     this.detail = detail;
     const small = this.kernels.get('BatchMatMul') as OwnKernel;

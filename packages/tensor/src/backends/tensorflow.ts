@@ -3,6 +3,7 @@ import type { Device } from '../device.ts';
 import { InvariantError, TensorError } from '../errors.ts';
 import { sameShape, type Shape } from '../shape.ts';
 import type { Backend, DeviceBuffer, DeviceDType, DeviceTensor, DeviceUpdate, Worth } from './backend.ts';
+import { blasFor } from './blas.ts';
 import { NativeOps, type Attribute, type Binding, type Handle } from './tf-native.ts';
 import type { Heap } from './heap.ts';
 import type { SimdExports } from './simd.ts';
@@ -33,7 +34,17 @@ export function openTensorflow(byName: boolean): Backend {
   const ops = new NativeOps(binding);
   // The addon puts every tensor on the first GPU, where it was built for one and finds it.
   if (binding.isUsingGpuDevice?.() === true) return (opened = new TensorflowOnGpu(ops));
-  return (opened = new TensorflowOnHost((heap, exports) => kernelsOn(folder, ops, heap, exports)));
+  return (opened = onProcessor(folder, ops));
+}
+
+/** By the machine's BLAS where there is one: the native library's products are no faster, its calls cost more, and so do its convolutions. */
+function onProcessor(folder: string, ops: NativeOps): Backend {
+  try {
+    return blasFor('tensorflow');
+  } catch (error) {
+    const { message } = error as Error;
+    return new TensorflowOnHost(message, (heap, exports) => kernelsOn(folder, ops, heap, exports));
+  }
 }
 
 /** Through the library's own interface where it can be called, else through the addon. */
