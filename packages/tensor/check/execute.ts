@@ -3,12 +3,24 @@ import { compileFunction } from 'node:vm';
 import * as bw from '../src/index.ts';
 import type { Outcome, Refusal, Seen } from './outcome.ts';
 import { isInput, type Arg, type Line, type Program, type Statement } from './program.ts';
-import { backward, filled, followed, makeInput, plateau, rates, secondly, weights } from './values.ts';
+import { backward, carried, filled, followed, makeInput, plateau, rates, secondly, weights } from './values.ts';
 
 type Body = (...args: unknown[]) => unknown;
 
 /** What the texts of statements may call. */
-const SCOPE = { bw, nn: bw.nn, optim: bw.optim, backward, weights, filled, secondly, rates, plateau, followed };
+const SCOPE = {
+  bw,
+  nn: bw.nn,
+  optim: bw.optim,
+  backward,
+  carried,
+  weights,
+  filled,
+  secondly,
+  rates,
+  plateau,
+  followed,
+};
 const bodies = new Map<string, { readonly run: Body; readonly takes: number }>();
 
 /** The text of a statement as a function of its arguments: what is printed is what runs. */
@@ -81,10 +93,18 @@ function observe(path: string, value: unknown, seen: Record<string, Seen>): void
     for (const [i, state] of Object.entries(value.stateDict().state)) {
       for (const [name, one] of Object.entries(state)) seen[`${path}.${i}.${name}`] = look(one);
     }
+  } else if (isSchedule(value)) {
+    observe(`${path}.rates`, value.getLastLr(), seen);
+  } else if (value instanceof bw.GradScaler) {
+    seen[`${path}.scale`] = look(value.getScale());
   } else if (Array.isArray(value)) {
     seen[`${path}.length`] = look(value.length);
     value.forEach((one, i) => observe(`${path}.${i}`, one, seen));
   } else seen[path] = look(value);
+}
+
+function isSchedule(value: unknown): value is { getLastLr(): readonly number[] } {
+  return typeof value === 'object' && value !== null && 'getLastLr' in value;
 }
 
 /** `instanceof` alone would infer a tensor of any dtype. */

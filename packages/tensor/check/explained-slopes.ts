@@ -2,8 +2,11 @@
 import { elements, EPSILON } from './dtypes.ts';
 import {
   hasOption,
+  hasText,
   isExtreme,
   isInfinite,
+  isNaNs,
+  isNotFinite,
   isOverflow,
   isSecond,
   isSlope,
@@ -85,6 +88,28 @@ export const SLOPES: readonly Explanation[] = [
       ),
   },
   {
+    name: 'zeros of straight lines',
+    reason:
+      'the second derivative of relu is none; that of PyTorch is zero, which further back is NaN times what is NaN or infinite',
+    holds: (found) =>
+      isSecond(found.program) &&
+      isSlope(found) &&
+      (found.difference.torchs === 'NaN' || isNaNs(found.torchs.seen[found.difference.path])) &&
+      !found.difference.ours.endsWith('NaN') &&
+      someInput(found.program, isNotFinite) &&
+      someStatement(found.program, (line) => /\brelu\b/i.test(line.ts) || hasText(line, 'nonlinearity', 'relu')),
+  },
+  {
+    name: 'bend of softplus',
+    reason:
+      'where its argument is the threshold, the second derivative of softplus is that of the curve, as its value and its slope are; that of PyTorch is the one of the straight line, zero',
+    holds: (found) =>
+      isSecond(found.program) &&
+      isSlope(found) &&
+      /^-?0$/.test(found.difference.torchs) &&
+      someStatement(found.program, (line) => /softplus/i.test(line.ts)),
+  },
+  {
     name: 'sides of branch cuts',
     reason:
       'on a branch cut the slope of asin, acos, asinh and acosh is that of the side that the sign of zero says, on which their value is, too; that of PyTorch may be that of the other side, the same but for its sign',
@@ -155,9 +180,9 @@ export const SLOPES: readonly Explanation[] = [
   {
     name: 'slopes under autocast',
     reason:
-      'what autocast computes in bfloat16 is rounded to it on the way back, too: gradients in single precision are off by units in the last place of bfloat16',
+      'what autocast computes in bfloat16 is rounded to it on the way back, too: gradients in single precision, and what is trained by them, are off by units in the last place of bfloat16',
     holds: (found) =>
-      isSlope(found) &&
+      (isSlope(found) || someStatement(found.program, (line) => line.op === 'step')) &&
       someStatement(found.program, (line) => line.ts.includes('bw.autocast(')) &&
       isWithin(found, (4 * EPSILON.bfloat16) / EPSILON.float32),
   },

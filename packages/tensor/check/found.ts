@@ -52,6 +52,11 @@ export function isInfinite({ data, dtype }: Input): boolean {
   );
 }
 
+/** Whether an input holds a number that is infinite or NaN. */
+export function isNotFinite({ data, dtype }: Input): boolean {
+  return data !== undefined && !/int|bool/.test(dtype) && !numbers({ data, dtype }).every(Number.isFinite);
+}
+
 /** The smallest size of an input's elements; of those that are not zero, unless `zeros` count. 1 where there is none. */
 export function smallestOf({ data, dtype }: Input, zeros = false): number {
   if (data === undefined) return zeros ? 0 : 1;
@@ -78,6 +83,11 @@ export function isEmpty({ seen }: Outcome): boolean {
 /** Whether an option is given and true. */
 export function hasOption({ args }: Statement, name: string): boolean {
   return args.some((arg) => typeof arg === 'object' && 'options' in arg && arg.options[name] === true);
+}
+
+/** Whether an option is given and is this text. */
+export function hasText({ args }: Statement, name: string, text: string): boolean {
+  return args.some((arg) => typeof arg === 'object' && 'options' in arg && arg.options[name] === text);
 }
 
 /** A product to which nothing of the first operand is added. */

@@ -1,11 +1,13 @@
 """Runs programs (program.ts) on PyTorch. A question is {"programs": [...], "conditioning": bool}, the answer a list of outcomes."""
 import re
 import warnings
+from contextlib import ExitStack
 from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
 from packed import INF, serve
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
@@ -193,6 +195,19 @@ for each in ("float", "half", "bfloat16"):
     convert_exactly(each)
 
 
+def unscale_by_singles():
+    """Scales, which are powers of two, are of single precision in any case: the scaler takes no others."""
+    usual = torch.amp.GradScaler._unscale_grads_
+
+    def unscaled(scaler, optimizer, inverse, *rest):
+        return usual(scaler, optimizer, inverse.to(torch.float32), *rest)
+
+    torch.amp.GradScaler._unscale_grads_ = unscaled
+
+
+unscale_by_singles()
+
+
 def dtype_of(name):
     if mode.exact and name != "float64" and name in EPS:
         return torch.complex128 if name == "complex64" else torch.float64
@@ -354,6 +369,10 @@ def observe(path, value, found):
             for name, t in state.items():
                 if t is not None:
                     found[f"{path}.{i}.{name}"] = float(t) if name == "step" else t
+    elif isinstance(value, torch.optim.lr_scheduler.LRScheduler):
+        observe(f"{path}.rates", value.get_last_lr(), found)
+    elif isinstance(value, torch.amp.GradScaler):
+        found[f"{path}.scale"] = value.get_scale()
     elif isinstance(value, (list, tuple)):
         found[f"{path}.length"] = len(value)
         for i, one in enumerate(value):
@@ -364,6 +383,15 @@ def observe(path, value, found):
 
 def run(program, dtypes=None):
     """Everything to be seen after the program, the refusal if there was one, and the dtype of every line."""
+    with ExitStack() as kernels:
+        # Fused attentions and recurrent layers have first derivatives only.
+        if any(records(line) for line in program["lines"]):
+            kernels.enter_context(sdpa_kernel(SDPBackend.MATH))
+            kernels.enter_context(torch.backends.mkldnn.flags(enabled=False))
+        return run_lines(program, dtypes)
+
+
+def run_lines(program, dtypes):
     values, refusal = [], None
     for at, line in enumerate(program["lines"]):
         eps = EPS.get(dtypes[at]) if dtypes else None
@@ -436,7 +464,12 @@ def conditioning(program, dtypes, refusal):
 def is_derivative(program, path):
     """Whether a path is a gradient, or follows from one."""
     line = int(path.split(".", 1)[0])
-    return path.endswith(".grad") or any("create_graph" in one.get("py", "") or "secondly" in one.get("py", "") for one in program["lines"][: line + 1])
+    return path.endswith(".grad") or any(records(one) for one in program["lines"][: line + 1])
+
+
+def records(line):
+    """Whether a line makes a gradient that can be differentiated again."""
+    return "create_graph" in line.get("py", "") or "secondly" in line.get("py", "")
 
 
 def raw(t):

@@ -76,6 +76,22 @@ export function secondly(t: unknown, leaf: bw.Tensor): unknown {
   return first ?? result.detach();
 }
 
+/** A state dict as it comes back from disk: its tensors from a file of safetensors, the rest from one of JSON. */
+export function carried<T>(state: T): T {
+  const tensors = new Map<string, bw.Tensor>();
+  const text = JSON.stringify(state, (_, value: unknown) => {
+    if (!(value instanceof bw.Tensor)) return value;
+    const name = `${tensors.size}`;
+    tensors.set(name, value as bw.Tensor);
+    return { tensor: name };
+  });
+  const loaded = bw.loadSafetensors(bw.saveSafetensors(tensors)).tensors;
+  return JSON.parse(text, (_, value: unknown) => {
+    const name = (value as { tensor?: unknown } | null)?.tensor;
+    return typeof name === 'string' ? loaded.get(name) : value;
+  }) as T;
+}
+
 /** An optimiser of two groups, whose rates are 0.1 and 0.05. */
 function twoGroups(): bw.optim.Optimizer {
   const one = (): bw.Tensor => bw.zeros([1], { requiresGrad: true });

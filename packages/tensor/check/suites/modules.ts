@@ -284,7 +284,7 @@ function formOf(random: Random, { forms, more = [] }: Drawn): Form {
 }
 
 /** The gradient of a parameter in a pass that is recorded, which may go another way than one that is not. */
-const RECORDED = {
+export const RECORDED = {
   ts: 'bw.grad([$0], [$1.parameters().at($2 % $1.parameters().length)], { gradOutputs: [weights($0)], createGraph: true, allowUnused: true })[0]',
   py: 'torch.autograd.grad($0, list($1.parameters())[$2 % len(list($1.parameters()))], weights($0), create_graph=True, allow_unused=True)[0]',
 };
@@ -295,38 +295,50 @@ const OPTIMISERS = [
   ['new optim.Adam($0.parameters(), { lr: 0.01 })', 'optim.Adam($0.parameters(), lr=0.01)'],
 ] as const;
 
+/** A layer with weights that both sides know, now and then in the mode of evaluation. */
+export function drawModule(draw: Draw): {
+  readonly layer: string;
+  readonly made: Ref;
+  readonly run: (input: Ref) => Ref;
+  readonly input: () => Ref;
+} {
+  const { random } = draw;
+  const layer = random.pick(layers);
+  const drawn = layer.draw(draw);
+  const made = draw.call(
+    layer.name,
+    `filled(${drawn.ts}, ${random.int(0, 50)})`.replace(/, (\d+)\)$/, ', $7)'),
+    `filled(${drawn.py}, $7)`,
+    [...drawn.args, ...Array<undefined>(7 - drawn.args.length).fill(undefined), random.int(0, 50)],
+    'sums',
+  );
+  if (random.chance(0.15)) draw.call('eval', '$0.eval()', '$0.eval()', [made], 'never');
+  const run = (input: Ref): Ref => {
+    const { ts, py } = formOf(random, drawn);
+    return draw.call(layer.name, ts, py, [made, input, ...(drawn.more ?? [])], 'sums');
+  };
+  return { layer: layer.name, made, run, input: drawn.input };
+}
+
 export const moduleSuite: Suite = {
   name: 'modules',
   perSeed: 250,
   draw(random, seed) {
     const draw = new Draw(random, { dtype: 'float32', mishaps: 0.01, views: 0.15 });
-    const layer = random.pick(layers);
-    const drawn = layer.draw(draw);
-    const made = draw.call(
-      layer.name,
-      `filled(${drawn.ts}, ${random.int(0, 50)})`.replace(/, (\d+)\)$/, ', $7)'),
-      `filled(${drawn.py}, $7)`,
-      [...drawn.args, ...Array<undefined>(7 - drawn.args.length).fill(undefined), random.int(0, 50)],
-      'sums',
-    );
-    if (random.chance(0.15)) draw.call('eval', '$0.eval()', '$0.eval()', [made], 'never');
-    const run = (input: Ref): Ref => {
-      const { ts, py } = formOf(random, drawn);
-      return draw.call(layer.name, ts, py, [made, input, ...(drawn.more ?? [])], 'sums');
-    };
-    const trains = !PLAIN.has(layer.name) && random.chance(0.5);
+    const { layer, made, run, input } = drawModule(draw);
+    const trains = !PLAIN.has(layer) && random.chance(0.5);
     if (!trains) {
       for (let i = random.int(1, 4); i > 0; i--) {
-        const result = run(drawn.input());
-        if (PLAIN.has(layer.name) || random.chance(0.7)) draw.backward(result);
+        const result = run(input());
+        if (PLAIN.has(layer) || random.chance(0.7)) draw.backward(result);
         else draw.call('grad', RECORDED.ts, RECORDED.py, [result, made, random.int(0, 3)], 'sums');
       }
     } else {
       const [ts, py] = random.pick(OPTIMISERS);
       const optimiser = draw.call('optimizer', ts, py, [made], 'never');
-      const input = drawn.input();
+      const images = input();
       for (let i = 3; i > 0; i--) {
-        const loss = draw.call('loss', '$0.square().mean()', '$0.square().mean()', [run(input)], 'sums');
+        const loss = draw.call('loss', '$0.square().mean()', '$0.square().mean()', [run(images)], 'sums');
         draw.call('zeroGrad', '$0.zeroGrad()', '$0.zero_grad()', [optimiser], 'never');
         draw.backward(loss);
         draw.call('step', '$0.step()', '$0.step()', [optimiser], 'step');

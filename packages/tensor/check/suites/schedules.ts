@@ -152,20 +152,20 @@ const plateau = schedule(
   },
 );
 
+/** A kind of schedule, and what draws one of that kind. */
+export function drawSchedule(random: Random): { readonly kind: string; readonly make: (random: Random) => Made } {
+  const kind = random.weighted({ count: 4, cycle: 2, sequence: 4, chain: 3, plateau: 3 });
+  if (kind === 'plateau') return { kind, make: plateau };
+  if (kind === 'chain') return { kind, make: chain };
+  return { kind, make: kind === 'sequence' ? sequence : random.pick(kind === 'cycle' ? CYCLES : BY_COUNT) };
+}
+
 export const scheduleSuite: Suite = {
   name: 'schedules',
   perSeed: 200,
   draw(random, seed) {
     const draw = new Draw(random, { dtype: 'float32', mishaps: 0, views: 0 });
-    const kind = random.weighted({ count: 4, cycle: 2, sequence: 4, chain: 3, plateau: 3 });
-    const make =
-      kind === 'plateau'
-        ? plateau
-        : kind === 'chain'
-          ? chain
-          : kind === 'sequence'
-            ? sequence
-            : random.pick(kind === 'cycle' ? CYCLES : BY_COUNT);
+    const { kind, make } = drawSchedule(random);
     const { ts, py } = make(random);
     // The options are in the state dict: a schedule that was made with others goes on by those that are loaded.
     const anew = kind === 'chain' || kind === 'sequence' ? { ts, py } : make(random);

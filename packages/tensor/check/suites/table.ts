@@ -1,5 +1,6 @@
 /** @file Every suite. */
 import { chainSuite } from './chains.ts';
+import { curvatureSuite } from './curvature.ts';
 import { dtypeSuite } from './dtypes.ts';
 import { layerSuite } from './layers.ts';
 import { moduleSuite } from './modules.ts';
@@ -11,6 +12,7 @@ import { scheduleSuite } from './schedules.ts';
 import { sharedSuite } from './shared.ts';
 import type { Suite } from './suite.ts';
 import { thresholdSuite } from './thresholds.ts';
+import { trainingSuite } from './training.ts';
 import { viewSuite } from './views.ts';
 
 export const suites: readonly Suite[] = [
@@ -26,4 +28,6 @@ export const suites: readonly Suite[] = [
   scheduleSuite,
   layerSuite,
   sharedSuite,
+  curvatureSuite,
+  trainingSuite,
 ];
