@@ -94,7 +94,7 @@ function observe(path: string, value: unknown, seen: Record<string, Seen>): void
       for (const [name, one] of Object.entries(state)) seen[`${path}.${i}.${name}`] = look(one);
     }
   } else if (isSchedule(value)) {
-    observe(`${path}.rates`, value.getLastLr(), seen);
+    seen[`${path}.rates`] = look(bw.tensor([...value.getLastLr()], { dtype: 'float64' }));
   } else if (value instanceof bw.GradScaler) {
     seen[`${path}.scale`] = look(value.getScale());
   } else if (Array.isArray(value)) {

@@ -302,7 +302,9 @@ export const VALUES: readonly Explanation[] = [
       isSlope(found) &&
       found.difference.torchs === 'NaN' &&
       /: -?[\d.e-]+$/.test(found.difference.ours) &&
-      someStatement(found.program, (line) => /^(norm|norms|nn\.PairwiseDistance|pairwiseDistance)$/.test(line.op)),
+      someStatement(found.program, (line) =>
+        /^(norm|norms|normalize|nn\.PairwiseDistance|pairwiseDistance)$/.test(line.op),
+      ),
   },
   {
     name: 'bags of truths',

@@ -279,7 +279,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
     holds: ({ difference, program }) =>
       difference.kind === 'accepts' &&
       /cannot be converted to type [\w:]+ without overflow/.test(difference.torchs) &&
-      someStatement(program, (line) => /^pow_?$/.test(line.op)),
+      someStatement(program, (line) => /^pow_?\b/.test(line.op)),
   },
   {
     name: 'variance of nothing and of infinity',

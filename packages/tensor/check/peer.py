@@ -370,7 +370,7 @@ def observe(path, value, found):
                 if t is not None:
                     found[f"{path}.{i}.{name}"] = float(t) if name == "step" else t
     elif isinstance(value, torch.optim.lr_scheduler.LRScheduler):
-        observe(f"{path}.rates", value.get_last_lr(), found)
+        found[f"{path}.rates"] = torch.tensor(value.get_last_lr(), dtype=torch.float64)
     elif isinstance(value, torch.amp.GradScaler):
         found[f"{path}.scale"] = value.get_scale()
     elif isinstance(value, (list, tuple)):
@@ -384,10 +384,9 @@ def observe(path, value, found):
 def run(program, dtypes=None):
     """Everything to be seen after the program, the refusal if there was one, and the dtype of every line."""
     with ExitStack() as kernels:
-        # Fused attentions and recurrent layers have first derivatives only.
+        # Fused attentions have first derivatives only.
         if any(records(line) for line in program["lines"]):
             kernels.enter_context(sdpa_kernel(SDPBackend.MATH))
-            kernels.enter_context(torch.backends.mkldnn.flags(enabled=False))
         return run_lines(program, dtypes)
 
 
