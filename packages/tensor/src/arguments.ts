@@ -1,4 +1,5 @@
 /** @file Arguments of other kinds than the types of public functions and methods say, refused by name where programs without types give them. */
+import { reword } from './called-as.ts';
 import { DTypeError, ShapeError } from './errors.ts';
 import { ARGUMENTS } from './gen/arguments.ts';
 import { kindOf } from './given.ts';
@@ -65,12 +66,10 @@ const NAMED = /^[\w.]+(\(\))?: /;
 /** What an operation threw about shapes or dtypes, with the operation's name before it; many checks are of several operations. */
 function named(error: unknown, text: string): unknown {
   if (!(error instanceof ShapeError || error instanceof DTypeError)) return error;
-  const { message, stack } = error;
+  const { message } = error;
   const what = text.slice(0, text.indexOf('('));
   if (NAMED.test(message) || message.startsWith(what.slice(what.lastIndexOf('.') + 1))) return error;
-  error.message = `${what}(): ${message}`;
-  // Engines write the message into the stack when the error is made; that is what is printed.
-  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+  reword(error, `${what}(): ${message}`);
   return error;
 }
 

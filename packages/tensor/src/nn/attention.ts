@@ -73,10 +73,12 @@ interface Scoring {
 function checkRanks(query: Tensor, key: Tensor, value: Tensor): void {
   const { rank } = query;
   if (rank !== 2 && rank !== 3)
-    throw new ShapeError(`query should be unbatched 2D or batched 3D tensor but received ${rank}-D query tensor`);
+    throw new ShapeError(
+      `MultiheadAttention: query should be unbatched 2D or batched 3D tensor but received ${rank}-D query tensor`,
+    );
   if (key.rank === rank && value.rank === rank) return;
   throw new ShapeError(
-    `For ${rank === 2 ? 'unbatched' : 'batched'} (${rank}-D) query, expected key and value to be ${rank}-D but found ${key.rank}-D and ${value.rank}-D tensors respectively`,
+    `MultiheadAttention: For ${rank === 2 ? 'unbatched' : 'batched'} (${rank}-D) query, expected key and value to be ${rank}-D but found ${key.rank}-D and ${value.rank}-D tensors respectively`,
   );
 }
 
@@ -132,7 +134,7 @@ export class MultiheadAttention extends Module {
     checkMask('MultiheadAttention: attnMask', options.attnMask);
     checkMask('MultiheadAttention: keyPaddingMask', options.keyPaddingMask);
     if (options.isCausal === true && options.attnMask === undefined)
-      throw new ShapeError('Need attnMask if specifying the isCausal hint.');
+      throw new ShapeError('MultiheadAttention: Need attnMask if specifying the isCausal hint.');
     const single = query.rank === 2;
     const inner = (t: Tensor): Tensor => (single ? t.unsqueeze(1) : this.batchFirst ? t.transpose(0, 1) : t);
     const { attnMask, keyPaddingMask, needWeights = true } = options;
@@ -152,6 +154,14 @@ export class MultiheadAttention extends Module {
       this.in_proj_weight === null
         ? [this.q_proj_weight, this.k_proj_weight, this.v_proj_weight]
         : this.in_proj_weight.chunk(3, 0);
+    for (const [i, t, name] of [
+      [1, key, 'keys'],
+      [2, value, 'values'],
+    ] as const) {
+      const width = weights[i]?.shape[1];
+      if (t.shape[2] !== width)
+        throw new ShapeError(`MultiheadAttention: ${name} have ${width} channels, got [${t.shape.join(', ')}]`);
+    }
     const part = (t: Tensor, i: number): Tensor =>
       linear(t, weights[i] as Tensor, this.in_proj_bias?.narrow(0, i * e, e) ?? null);
     return [part(query, 0), part(key, 1), part(value, 2)];
@@ -166,11 +176,13 @@ export class MultiheadAttention extends Module {
   ): [Tensor, Tensor] {
     const [length, batch, e] = query.shape as [number, number, number];
     if (e !== this.embedDim)
-      throw new ShapeError(`was expecting embedding dimension of ${this.embedDim}, but got ${e}`);
+      throw new ShapeError(`MultiheadAttention: was expecting embedding dimension of ${this.embedDim}, but got ${e}`);
     if (key.shape[0] !== value.shape[0] || key.shape[1] !== value.shape[1])
       throw new ShapeError(
-        `key's sequence and batch dims [${key.shape.join(', ')}] do not match value's [${value.shape.join(', ')}]`,
+        `MultiheadAttention: key's sequence and batch dims [${key.shape.join(', ')}] do not match value's [${value.shape.join(', ')}]`,
       );
+    if (key.shape[1] !== batch)
+      throw new ShapeError(`MultiheadAttention: a batch of ${batch} queries does not fit one of ${key.shape[1]} keys`);
     const [q, ...projected] = this.project(query, key, value);
     let [k, v] = projected;
     let extra = 0;
@@ -209,7 +221,7 @@ export class MultiheadAttention extends Module {
       const wanted = attnMask.rank === 2 ? [queries, keys] : [batch * this.heads, queries, keys];
       if (attnMask.shape.join() !== wanted.join())
         throw new ShapeError(
-          `The shape of the attnMask is [${attnMask.shape.join(', ')}], but should be [${wanted.join(', ')}]`,
+          `MultiheadAttention: The shape of the attnMask is [${attnMask.shape.join(', ')}], but should be [${wanted.join(', ')}]`,
         );
       const own = added(attnMask, like).pad([0, extra]);
       mask = attnMask.rank === 2 ? own : own.reshape([batch, this.heads, queries, keys + extra]);
@@ -217,7 +229,7 @@ export class MultiheadAttention extends Module {
     if (padding === undefined) return mask;
     if (padding.shape.join() !== [batch, keys].join())
       throw new ShapeError(
-        `expecting keyPaddingMask shape of [${batch}, ${keys}], but got [${padding.shape.join(', ')}]`,
+        `MultiheadAttention: expecting keyPaddingMask shape of [${batch}, ${keys}], but got [${padding.shape.join(', ')}]`,
       );
     const own = added(padding, like)
       .pad([0, extra])

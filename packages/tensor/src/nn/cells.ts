@@ -1,4 +1,5 @@
 /** @file One step of recurrent layers: what RNN, LSTM and GRU compute, and RNNCell, LSTMCell, GRUCell. */
+import { calledAs } from '../called-as.ts';
 import { checkTensors } from '../ops/takes.ts';
 import { checkMade } from '../arguments.ts';
 import { zeros } from '../creation.ts';
@@ -157,7 +158,7 @@ abstract class CellModule extends CellParameters {
           );
         return own;
       }) ?? Array.from({ length: this.cell.states }, () => zeros(expected, { dtype: x.dtype }));
-    const next = this.cell.step(prepare(rows, this), state, this);
+    const next = calledAs(`${name}()`, () => this.cell.step(prepare(rows, this), state, this));
     return single ? next.map((s) => s.squeeze(0)) : next;
   }
 }

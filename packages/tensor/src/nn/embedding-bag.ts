@@ -1,4 +1,5 @@
 /** @file EmbeddingBag: sums, means or largest elements of rows of a table, a bag of rows at a time. */
+import { calledAs } from '../called-as.ts';
 import { checkTensors } from '../ops/takes.ts';
 import { checkMade } from '../arguments.ts';
 import { noGrad } from '../autograd/record.ts';
@@ -147,14 +148,15 @@ export class EmbeddingBag extends Module {
   private sums({ ids, bagOf, sizes, scales }: Entries): Tensor {
     const { sparse = false, scaleGradByFreq = false } = this.options;
     const bags = sizes.length;
-    if (scales === undefined && !scaleGradByFreq) return embeddingBag(this.weight, ids, bagOf, bags, sparse);
-    const read = lookup(this.weight, ids, sparse);
+    if (scales === undefined && !scaleGradByFreq)
+      return calledAs('nn.EmbeddingBag', () => embeddingBag(this.weight, ids, bagOf, bags, sparse));
+    const read = lookup('nn.EmbeddingBag', this.weight, ids, sparse);
     const rows = scaleGradByFreq ? shareGradients(read, ids, -1, true) : read;
     return this.empty(bags, rows).indexAdd(0, bagOf, scales === undefined ? rows : rows.mul(scales));
   }
 
   private largest({ ids, bagOf, sizes }: Entries): Tensor {
-    const rows = lookup(this.weight, ids, false);
+    const rows = lookup('nn.EmbeddingBag', this.weight, ids, false);
     const bags = sizes.length;
     if (ids.size === 0) return this.empty(bags, rows).indexAdd(0, bagOf, rows);
     return sweep(() => {

@@ -63,7 +63,7 @@ export class Embedding extends Module {
     check('nn.Embedding', IDS, [ids]);
     const { maxNorm, normType = 2, sparse = false, scaleGradByFreq = false } = this.options;
     if (maxNorm !== undefined) renormRows(this.weight, ids, maxNorm, normType);
-    const rows = lookup(this.weight, ids, sparse);
+    const rows = lookup('nn.Embedding', this.weight, ids, sparse);
     if (this.padding === -1 && !scaleGradByFreq) return rows;
     return shareGradients(rows, ids, this.padding, scaleGradByFreq);
   }

@@ -1,8 +1,9 @@
 /** @file Linear: an affine map of the last dimension. */
 import { checkMade } from '../arguments.ts';
+import { ShapeError } from '../errors.ts';
 import { linear } from '../ops/composite.ts';
 import { rpcName } from '../named.ts';
-import type { Parameter, Tensor } from '../tensor.ts';
+import { Tensor, type Parameter } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
 import { Module } from './module.ts';
 import { checkOptionNames } from '../option-names.ts';
@@ -34,6 +35,9 @@ export class Linear extends Module {
   }
 
   forward(x: Tensor): Tensor {
+    const [out, width] = this.weight.shape;
+    if (x instanceof Tensor && x.shape.at(-1) !== width)
+      throw new ShapeError(`nn.Linear(${width}, ${out}) takes x [..., ${width}], got [${x.shape.join(', ')}]`);
     return linear(x, this.weight, this.bias);
   }
 }

@@ -5,6 +5,7 @@ import { noGrad } from '../autograd/record.ts';
 import { ones, zeros } from '../creation.ts';
 import { batchNorm, groupNorm, layerNorm } from '../ops/composite.ts';
 import { instanceNorm, rmsNorm } from '../ops/normalisation.ts';
+import { ShapeError } from '../errors.ts';
 import { rpcName } from '../named.ts';
 import { Parameter, type Tensor } from '../tensor.ts';
 import { Module } from './module.ts';
@@ -134,11 +135,21 @@ abstract class ChannelNorm extends Module {
     return super[SETTINGS]().filter(([field]) => field !== 'ranks');
   }
 
+  /** Which dimension is that of channels. */
+  protected channelDim(_x: Tensor): number {
+    return 1;
+  }
+
   protected check(x: Tensor): void {
     checkTensors(`${this.constructor.name}.forward`, [x]);
-    if (this.ranks.includes(x.rank)) return;
-    const expected = this.ranks.map((rank) => `${rank}D`).join(' or ');
-    throw new RangeError(`expected ${expected} input (got ${x.rank}D input)`);
+    const name = this.constructor.name;
+    if (!this.ranks.includes(x.rank)) {
+      const expected = this.ranks.map((rank) => `${rank}D`).join(' or ');
+      throw new RangeError(`${name}: expected ${expected} input (got ${x.rank}D input)`);
+    }
+    const channels = (this.weight ?? this.runningMean)?.size;
+    if (channels !== undefined && x.shape[this.channelDim(x)] !== channels)
+      throw new ShapeError(`${name} takes ${channels} channels, got [${x.shape.join(', ')}]`);
   }
 
   /** How much the batch at hand counts, which is counted. */
@@ -173,6 +184,11 @@ abstract class InstanceNorm extends ChannelNorm {
     checkOptionNames(options, BATCH_OPTIONS, 'nn.InstanceNorm');
     checkMade(new.target, [channels, options]);
     super(channels, options, options.affine ?? false, options.trackRunningStats ?? false);
+  }
+
+  /** Images may come without a batch. */
+  protected override channelDim(x: Tensor): number {
+    return x.rank === this.ranks[0] ? 0 : 1;
   }
 
   forward(x: Tensor): Tensor {

@@ -1,4 +1,5 @@
 /** @file RNN, LSTM and GRU over sequences: layers, both directions, dropout between layers, packed sequences. */
+import { calledAs } from '../called-as.ts';
 import { checkTensors } from '../ops/takes.ts';
 import { checkMade } from '../arguments.ts';
 import { zeros } from '../creation.ts';
@@ -175,6 +176,7 @@ abstract class Recurrent extends Module {
   }
 
   private layers(x: Tensor, sizes: readonly number[], start: readonly Tensor[], packed: boolean): [Tensor, Tensor[]] {
+    const name = `${this.constructor.name}()`;
     const ends: Tensor[][] = start.map(() => []);
     const run = packed || this.projSize > 0 ? walk : this.cell !== CELLS.lstm ? atOnce : fits(x) ? layerOf : walk;
     let output = x;
@@ -185,7 +187,7 @@ abstract class Recurrent extends Module {
         const own = start.map((s) => s.select(0, i));
         const { weight_ih, weight_hh, bias_ih, bias_hh, weight_hr } = this.stacked[i] as CellParameters;
         const weights = { weight_ih, weight_hh, bias_ih, bias_hh, weight_hr };
-        const [out, last] = run(output, own, weights, this.cell, { sizes, backwards: d === 1 });
+        const [out, last] = calledAs(name, () => run(output, own, weights, this.cell, { sizes, backwards: d === 1 }));
         sides.push(out);
         last.forEach((s, k) => (ends[k] as Tensor[]).push(s));
       }

@@ -1,4 +1,5 @@
 /** @file What tables of rows have in common: reading rows by ids, their padding, and what changes rows or gradients by the ids that are read. */
+import { calledAs } from '../called-as.ts';
 import { noGrad } from '../autograd/record.ts';
 import { tensor } from '../creation.ts';
 import { readNumbers } from '../host.ts';
@@ -25,11 +26,12 @@ function selected(table: Tensor, ids: Tensor): Tensor {
 
 /**
  * The rows of `table` [count, dim] at `ids` [...], as [..., dim].
+ * @param name of the layer that is asked for them
  * @param sparse whether the gradient names only the rows that were read
  * @throws ShapeError naming the first id outside [0, count).
  */
-export function lookup(table: Tensor, ids: Tensor, sparse: boolean): Tensor {
-  return sparse ? apply(sparseLookup, [table, ids], undefined) : selected(table, ids);
+export function lookup(name: string, table: Tensor, ids: Tensor, sparse: boolean): Tensor {
+  return calledAs(name, () => (sparse ? apply(sparseLookup, [table, ids], undefined) : selected(table, ids)));
 }
 
 /**

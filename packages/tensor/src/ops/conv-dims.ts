@@ -1,4 +1,5 @@
 /** @file Convolutions of volumes and transposed ones of signals and volumes, and pools of signals: made of those of images. */
+import { calledAs } from '../called-as.ts';
 import { tensor, zeros } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
@@ -7,7 +8,10 @@ import type { Tensor } from '../tensor.ts';
 import {
   adaptiveAvgPool2d,
   avgPool2d,
+  checkChannels,
   checkDilated,
+  checkGroups,
+  checkTransposed,
   conv2d,
   convTranspose2d,
   maxPool2d,
@@ -43,11 +47,14 @@ export interface Conv3dOptions {
 
 const CONV3D = optionNames<Conv3dOptions>()('bias stride padding dilation groups');
 
-/** Runs `fn` on [N, C, …] of `rank` dimensions; one without batch is a batch of one on the way. */
+/**
+ * Runs `fn` on [N, C, …] of `rank` dimensions; one without batch is a batch of one on the way. What is refused on the way is refused by
+ * `name`: who calls it knows no images.
+ */
 function batched(name: string, x: Tensor, rank: number, fn: (x: Tensor) => Tensor): Tensor {
   if (x.rank !== rank && x.rank !== rank - 1)
     throw new ShapeError(`${name}: expected ${rank - 1}D or ${rank}D input, got [${x.shape.join(', ')}]`);
-  return sweep(() => (x.rank === rank ? fn(x) : fn(x.unsqueeze(0)).squeeze(0)));
+  return sweep(() => calledAs(`${name}()`, () => (x.rank === rank ? fn(x) : fn(x.unsqueeze(0)).squeeze(0))));
 }
 
 function checkWeight(name: string, weight: Tensor, rank: number): void {
@@ -87,6 +94,9 @@ export const conv3d = defineFunction(
     const [dd, dh, dw] = triple(options.dilation ?? 1);
     checkDilated('conv3d', x, [dd, dh, dw]);
     return batched('conv3d', x, 5, (volumes) => {
+      const { groups = 1 } = options;
+      checkGroups(groups);
+      checkChannels(x, weight, groups);
       const [out, inner, kd, kh, kw] = weight.shape as [number, number, number, number, number];
       const { sides, planes } = depthPadding(options, kd, sd, dd);
       if (
@@ -114,7 +124,7 @@ export const conv3d = defineFunction(
         stride: [sh, sw],
         padding: planes,
         dilation: [dh, dw],
-        groups: options.groups ?? 1,
+        groups,
       });
       const [, , outH, outW] = result.shape as [number, number, number, number];
       return result.reshape([n, count, out, outH, outW]).permute([0, 2, 1, 3, 4]);
@@ -159,15 +169,17 @@ export const convTranspose1d = defineFunction(
     checkOptionNames(options, TRANSPOSE1D, 'convTranspose1d()');
     checkWeight('convTranspose1d', weight, 3);
     const { stride = 1, padding = 0, outputPadding = 0, dilation = 1, ...rest } = options;
-    return batched('convTranspose1d', x, 3, (signals) =>
-      convTranspose2d(signals.unsqueeze(-2), weight.unsqueeze(2), {
+    return batched('convTranspose1d', x, 3, (signals) => {
+      checkGroups(rest.groups ?? 1);
+      checkTransposed('convTranspose1d', x, weight, rest.groups ?? 1);
+      return convTranspose2d(signals.unsqueeze(-2), weight.unsqueeze(2), {
         ...rest,
         stride: [1, stride],
         padding: [0, padding],
         outputPadding: [0, outputPadding],
         dilation: [1, dilation],
-      }).squeeze(-2),
-    );
+      }).squeeze(-2);
+    });
   },
 );
 
@@ -184,6 +196,8 @@ export const convTranspose3d = defineFunction(
     const [ed, eh, ew] = triple(options.outputPadding ?? 0);
     const groups = options.groups ?? 1;
     return batched('convTranspose3d', x, 5, (volumes) => {
+      checkGroups(groups);
+      checkTransposed('convTranspose3d', x, weight, groups);
       const [n, channels, depth, h, w] = volumes.shape as [number, number, number, number, number];
       const [inner, perGroup, kd, kh, kw] = weight.shape as [number, number, number, number, number];
       if (ed >= Math.max(sd, dd) || ed < 0)

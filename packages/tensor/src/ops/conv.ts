@@ -1,4 +1,5 @@
 /** @file Convolution and pooling, as matrix products and reductions over windows. */
+import { calledAs } from '../called-as.ts';
 import { tensor } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
@@ -85,7 +86,7 @@ function onImages(name: string, x: Tensor, fn: (x: Tensor) => Tensor): Tensor {
   return inFloat32(x, (wide) => (wide.rank === 3 ? fn(wide.unsqueeze(0)).squeeze(0) : fn(wide)));
 }
 
-function checkGroups(groups: number): void {
+export function checkGroups(groups: number): void {
   if (!Number.isInteger(groups) || groups < 1)
     throw new ShapeError(`groups must be a whole number of at least 1, but got ${groups}`);
 }
@@ -111,6 +112,26 @@ export function checkDilated(name: string, x: Tensor, dilation: readonly number[
   if (dilation.some((one) => one !== 1) && x.size > 0) check(`${name} with dilation`, each(SUMMING), [x]);
 }
 
+/** @throws ShapeError for a weight [O, C / groups, ...] that is not of the channels of x [N, C, ...] or [C, ...]. */
+export function checkChannels(x: Tensor, weight: Tensor, groups: number): void {
+  const channels = x.shape[x.rank - weight.rank + 1] as number;
+  const [out, inner] = weight.shape as [number, number];
+  if (channels === inner * groups && out % groups === 0 && out > 0) return;
+  throw new ShapeError(
+    `Given groups=${groups}, weight of size [${weight.shape.join(', ')}], expected input[${x.shape.join(', ')}] to have ${inner * groups} channels, but got ${channels} channels instead`,
+  );
+}
+
+/** @throws ShapeError for a weight [C, O / groups, ...] that is not of the channels of x [N, C, ...] or [C, ...]. */
+export function checkTransposed(name: string, x: Tensor, weight: Tensor, groups: number): void {
+  const channels = x.shape[x.rank - weight.rank + 1] as number;
+  const [inner, perGroup] = weight.shape as [number, number];
+  if (channels === inner && channels % groups === 0 && perGroup > 0) return;
+  throw new ShapeError(
+    `${name}: weight [${weight.shape.join(', ')}] does not fit ${channels} channels in ${groups} groups`,
+  );
+}
+
 /** x [N, C, H, W] or [C, H, W], weight [O, C / groups, kh, kw] to [N, O, H', W'] or [O, H', W']. */
 export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options: ConvOptions = {}): Tensor => {
   checkOptionNames(options, CONV_OPTIONS, 'conv2d()');
@@ -122,12 +143,7 @@ export const conv2d = named('aten::conv2d', (x: Tensor, weight: Tensor, options:
   if (options.padding === 'same') return conv2d(padSame(x, spec), weight, { ...options, padding: 'valid' });
   const [out, inner] = weight.shape as [number, number];
   return onImages('conv2d', x, (images) => {
-    const channels = images.shape[1] as number;
-    if (channels !== inner * groups || out % groups !== 0 || out === 0) {
-      throw new ShapeError(
-        `Given groups=${groups}, weight of size [${weight.shape.join(', ')}], expected input[${x.shape.join(', ')}] to have ${inner * groups} channels, but got ${channels} channels instead`,
-      );
-    }
+    checkChannels(x, weight, groups);
     const windows = placeWindows(images.shape, spec);
     if (images.shape.slice(2).includes(0)) checkFilled('conv2d', images);
     const filters = alike(weight, x, images);
@@ -158,13 +174,18 @@ export const conv1d = named(
     if (weight.rank !== 3)
       throw new ShapeError(`conv1d: expected a weight of 3 dimensions, got [${weight.shape.join(', ')}]`);
     const { stride = 1, padding = 0, dilation = 1, ...rest } = options;
+    const groups = rest.groups ?? 1;
+    checkGroups(groups);
+    checkChannels(x, weight, groups);
     return sweep(() => {
-      const out = conv2d(x.unsqueeze(-2), weight.unsqueeze(2), {
-        ...rest,
-        stride: [1, stride],
-        padding: typeof padding === 'string' ? padding : [0, padding],
-        dilation: [1, dilation],
-      });
+      const out = calledAs('conv1d()', () =>
+        conv2d(x.unsqueeze(-2), weight.unsqueeze(2), {
+          ...rest,
+          stride: [1, stride],
+          padding: typeof padding === 'string' ? padding : [0, padding],
+          dilation: [1, dilation],
+        }),
+      );
       return out.squeeze(-2);
     });
   },
@@ -205,13 +226,9 @@ export const convTranspose2d = named(
     checkGroups(groups);
     return onImages('convTranspose2d', x, (images) => {
       checkFilled('convTranspose2d', images);
+      checkTransposed('convTranspose2d', x, weight, groups);
       const [n, channels, h, w] = images.shape as [number, number, number, number];
-      const [inC, perGroup] = weight.shape as [number, number];
-      if (channels !== inC || channels % groups !== 0 || perGroup === 0) {
-        throw new ShapeError(
-          `convTranspose2d: weight [${weight.shape.join(', ')}] does not fit ${channels} channels in ${groups} groups`,
-        );
-      }
+      const perGroup = weight.shape[1] as number;
       const windows = transposedWindows(images, perGroup * groups, spec, options.outputPadding ?? 0);
       const taps = perGroup * spec.kernel[0] * spec.kernel[1];
       const flat = images.permute([1, 0, 2, 3]).reshape([groups, channels / groups, n * h * w]);

@@ -1,4 +1,5 @@
 /** @file Loss functions. Each returns a scalar unless `reduction` is 'none'. */
+import { calledAs } from '../called-as.ts';
 import { onesLike } from '../creation.ts';
 import type { DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
@@ -272,7 +273,7 @@ export const crossEntropy = named(
     return sweep(() => {
       const logp = logSoftmax(logits, dim);
       if (soft) return softTargets(logp, target, dim, smoothing, options);
-      const hard = nllLoss(logp, target, rest);
+      const hard = calledAs('crossEntropy()', () => nllLoss(logp, target, rest));
       if (smoothing === 0) return hard;
       const classes = logits.shape[dim] as number;
       const spread = nllLossOfAll(logp, target, dim, options);
