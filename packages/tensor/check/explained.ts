@@ -199,11 +199,12 @@ export const EXPLANATIONS: readonly Explanation[] = [
   },
   {
     name: 'dtypes of nothing',
-    reason: 'an operation refuses a dtype also of tensors without elements, for which PyTorch has no loop to refuse it',
+    reason:
+      'an operation refuses a dtype also of tensors without elements, and linspace of one, for which PyTorch has no loop to refuse it',
     holds: ({ difference, torchs }) =>
       difference.kind === 'refuses' &&
-      / does not take | takes operands of one dtype/.test(difference.ours) &&
-      isEmpty(torchs),
+      ((/ does not take | takes operands of one dtype/.test(difference.ours) && isEmpty(torchs)) ||
+        difference.ours.includes('linspace() makes no tensors of bool')),
   },
   {
     name: 'real numbers only',
