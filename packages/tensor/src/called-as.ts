@@ -9,13 +9,19 @@ export function calledAs<T>(name: string, fn: () => T): T {
   try {
     return fn();
   } catch (error) {
-    if (error instanceof ShapeError || error instanceof DTypeError) reword(error, inNameOf(name, error.message));
-    throw error;
+    throw inNameOf(name, error);
   }
 }
 
-function inNameOf(name: string, message: string): string {
-  if (message.startsWith(name)) return message;
+/** What was thrown, which names `name` where it names an operation. */
+export function inNameOf(name: string, error: unknown): unknown {
+  if (error instanceof ShapeError || error instanceof DTypeError) reword(error, messageOf(name, error.message));
+  return error;
+}
+
+function messageOf(name: string, message: string): string {
+  const own = name.replace('()', '');
+  if (message.startsWith(own) && !/\w/.test(message.charAt(own.length))) return message;
   return OPERATION.test(message) ? message.replace(OPERATION, () => name) : `${name}: ${message}`;
 }
 

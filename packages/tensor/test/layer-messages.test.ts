@@ -35,12 +35,12 @@ const REFUSED: readonly (readonly [name: string, run: () => unknown, message: st
   [
     'ConvTranspose1d',
     () => new nn.ConvTranspose1d(3, 4, 2).forward(ones([2, 4, 5])),
-    'convTranspose1d(): weight [3, 4, 2] does not fit 4 channels in 1 groups',
+    'convTranspose1d: weight [3, 4, 2] does not fit 4 channels in 1 groups',
   ],
   [
     'ConvTranspose3d',
     () => new nn.ConvTranspose3d(3, 4, 2).forward(ones([2, 4, 5, 5, 5])),
-    'convTranspose3d(): weight [3, 4, 2, 2, 2] does not fit 4 channels in 1 groups',
+    'convTranspose3d: weight [3, 4, 2, 2, 2] does not fit 4 channels in 1 groups',
   ],
   ['BatchNorm1d', () => new nn.BatchNorm1d(3).forward(ones([2, 4])), 'BatchNorm1d takes 3 channels, got [2, 4]'],
   [
@@ -136,6 +136,43 @@ const REFUSED: readonly (readonly [name: string, run: () => unknown, message: st
     'TripletMarginLoss',
     () => new nn.TripletMarginLoss().forward(ones([2, 3]), ones([2, 2]), ones([2, 3])),
     'tripletMarginLoss(): The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1',
+  ],
+  [
+    'CrossEntropyLoss of probabilities with weights of other classes',
+    () => new nn.CrossEntropyLoss({ weight: ones([4]) }).forward(ones([2, 3]), ones([2, 3])),
+    'crossEntropy: the weight should be defined for all 3 classes, but has shape [4]',
+  ],
+  [
+    'GroupNorm',
+    () => new nn.GroupNorm(2, 4).forward(ones([2, 6, 3])),
+    'groupNorm: weight should contain 6 elements, not 4',
+  ],
+  [
+    'GroupNorm of one channel',
+    () => new nn.GroupNorm(1, 4).forward(ones([2, 1, 3])),
+    'groupNorm: weight should contain 1 elements, not 4',
+  ],
+  [
+    'groupNorm with one bias for all channels',
+    () => bw.groupNorm(ones([2, 4, 3]), 2, ones([4]), ones([1])),
+    'groupNorm: bias should contain 4 elements, not 1',
+  ],
+  ['PoissonNLLLoss', () => new nn.PoissonNLLLoss().forward(ones([2, 3]), ones([2, 4])), 'poissonNllLoss(): The size'],
+  [
+    'HingeEmbeddingLoss',
+    () => new nn.HingeEmbeddingLoss().forward(ones([2, 3]), ones([2, 4])),
+    'hingeEmbeddingLoss(): The',
+  ],
+  ['SoftMarginLoss', () => new nn.SoftMarginLoss().forward(ones([2, 3]), ones([2, 4])), 'softMarginLoss(): The size'],
+  [
+    'PairwiseDistance',
+    () => new nn.PairwiseDistance().forward(ones([2, 3]), ones([2, 4])),
+    'pairwiseDistance(): The size',
+  ],
+  [
+    'scaledDotProductAttention',
+    () => bw.scaledDotProductAttention(ones([2, 3]), ones([2, 4]), ones([2, 4])),
+    'scaledDotProductAttention(): mat1 and mat2 shapes cannot be multiplied (2x3 and 4x2)',
   ],
   [
     'CosineEmbeddingLoss',

@@ -238,6 +238,13 @@ export const groupNorm = defineFunction(
       const [n, c, ...rest] = x.shape as readonly [number, number, ...number[]];
       if (!Number.isInteger(groups) || groups < 1 || c % groups !== 0)
         throw new ShapeError(`groupNorm: ${c} channels do not split into ${groups} groups`);
+      for (const [part, given] of [
+        ['weight', weight],
+        ['bias', bias],
+      ] as const) {
+        const size = given?.size ?? c;
+        if (size !== c) throw new ShapeError(`groupNorm: ${part} should contain ${c} elements, not ${size}`);
+      }
       if (Math.floor((n * c) / groups) * sizeOf(rest) === 1) throw tooFew(x);
       const grouped = x.reshape([n, groups, (c / groups) * sizeOf(rest)]);
       return affine(whiten(grouped, [2], eps).reshape(x.shape), perChannel(weight, x.rank), perChannel(bias, x.rank));

@@ -1,5 +1,4 @@
 /** @file Convolutions of volumes and transposed ones of signals and volumes, and pools of signals: made of those of images. */
-import { calledAs } from '../called-as.ts';
 import { tensor, zeros } from '../creation.ts';
 import { ShapeError } from '../errors.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
@@ -47,14 +46,11 @@ export interface Conv3dOptions {
 
 const CONV3D = optionNames<Conv3dOptions>()('bias stride padding dilation groups');
 
-/**
- * Runs `fn` on [N, C, …] of `rank` dimensions; one without batch is a batch of one on the way. What is refused on the way is refused by
- * `name`: who calls it knows no images.
- */
+/** Runs `fn` on [N, C, …] of `rank` dimensions; one without batch is a batch of one on the way. */
 function batched(name: string, x: Tensor, rank: number, fn: (x: Tensor) => Tensor): Tensor {
   if (x.rank !== rank && x.rank !== rank - 1)
     throw new ShapeError(`${name}: expected ${rank - 1}D or ${rank}D input, got [${x.shape.join(', ')}]`);
-  return sweep(() => calledAs(`${name}()`, () => (x.rank === rank ? fn(x) : fn(x.unsqueeze(0)).squeeze(0))));
+  return sweep(() => (x.rank === rank ? fn(x) : fn(x.unsqueeze(0)).squeeze(0)));
 }
 
 function checkWeight(name: string, weight: Tensor, rank: number): void {

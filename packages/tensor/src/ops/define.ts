@@ -1,4 +1,5 @@
 /** @file What an operation is. */
+import { inNameOf } from '../called-as.ts';
 import { named, type Named } from '../named.ts';
 import { Tensor } from '../tensor.ts';
 import { check, type Takes } from './takes.ts';
@@ -60,7 +61,11 @@ export function defineFunction<F extends (...args: never[]) => unknown>(names: N
       else if (arg instanceof Promise) throw new TypeError(`${name}() takes no promise as argument ${i + 1}: await it`);
     }
     check(name, takes, operands);
-    return fn(...(args as never[]));
+    try {
+      return fn(...(args as never[]));
+    } catch (error) {
+      throw inNameOf(`${name}()`, error);
+    }
   };
   return named(`aten::${torch}`, checked as unknown as F);
 }

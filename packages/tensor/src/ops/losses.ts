@@ -225,11 +225,7 @@ export const nllLoss = named(
     checkTarget('nllLoss', logp, target);
     const { weight, reduction = 'mean', ignoreIndex = -100 } = options;
     const classes = logp.shape[logp.rank === 1 ? 0 : 1] as number;
-    if (weight !== undefined && (weight.rank !== 1 || weight.size !== classes)) {
-      throw new ShapeError(
-        `nllLoss: the weight should be defined for all ${classes} classes, but has shape [${weight.shape.join(', ')}]`,
-      );
-    }
+    checkClassWeight('nllLoss', weight, classes);
     return nll(logp, target, weight, { reduction, ignoreIndex, shape: logp.shape });
   },
 );
@@ -299,12 +295,21 @@ function nllLossOfAll(logp: Tensor, target: Tensor, dim: number, options: ClassL
 
 function softTargets(logp: Tensor, target: Tensor, dim: number, smoothing: number, options: ClassLossOptions): Tensor {
   const classes = logp.shape[dim] as number;
+  checkClassWeight('crossEntropy', options.weight, classes);
   const soft = smoothing === 0 ? target : target.mul(1 - smoothing).add(smoothing / classes);
   const shape = logp.shape.map((n, i) => (i === dim ? n : 1));
   const weighted = options.weight === undefined ? logp : logp.mul(options.weight.reshape(shape));
   const losses = soft.mul(weighted).sum(dim).neg();
   if (options.reduction !== undefined && options.reduction !== 'mean') return reduce(losses, options.reduction);
   return losses.sum().div(sizeOf(losses.shape));
+}
+
+/** @throws ShapeError for a weight that is not one number for each class. */
+function checkClassWeight(name: string, weight: Tensor | undefined, classes: number): void {
+  if (weight === undefined || (weight.rank === 1 && weight.size === classes)) return;
+  throw new ShapeError(
+    `${name}: the weight should be defined for all ${classes} classes, but has shape [${weight.shape.join(', ')}]`,
+  );
 }
 
 function checkTarget(name: string, input: Tensor, target: Tensor): void {

@@ -1,5 +1,4 @@
 /** @file Losses of margins and distances. */
-import { calledAs } from '../called-as.ts';
 import { isDifferentiable } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { sweep } from '../scope.ts';
@@ -84,7 +83,8 @@ export const cosineEmbeddingLoss = defineFunction(
     return sweep(() => {
       const dim = target.rank;
       const squares = (t: Tensor): Tensor => t.square().sum(dim).add(EPS);
-      const cos = calledAs('cosineEmbeddingLoss()', () => a.mul(b))
+      const cos = a
+        .mul(b)
         .sum(dim)
         .div(squares(a).mul(squares(b)).sqrt());
       const near = where(target.eq(1), cos.neg().add(1), 0);
@@ -130,11 +130,9 @@ export const tripletMarginLoss = defineFunction(
         'tripletMarginLoss: anchor, positive and negative should have the same number of dimensions',
       );
     return sweep(() => {
-      const between = (a: Tensor, b: Tensor): Tensor =>
-        calledAs('tripletMarginLoss()', () => pairwiseDistance(a, b, p, eps));
-      const near = between(anchor, positive);
-      let far = between(anchor, negative);
-      if (swap) far = far.minimum(between(positive, negative));
+      const near = pairwiseDistance(anchor, positive, p, eps);
+      let far = pairwiseDistance(anchor, negative, p, eps);
+      if (swap) far = far.minimum(pairwiseDistance(positive, negative, p, eps));
       return reduce(near.add(margin).sub(far).clamp(0), options.reduction);
     });
   },
