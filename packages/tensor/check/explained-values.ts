@@ -42,9 +42,10 @@ export const VALUES: readonly Explanation[] = [
     name: 'what is masked',
     reason:
       'keys that a mask of truths, or causality, leaves out have no part in an attention, whatever they are; PyTorch adds -Infinity to their scores, which leaves NaN as it is',
-    holds: ({ program, difference }) =>
+    holds: ({ program, difference, torchs }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      difference.torchs === 'NaN' &&
+      // What follows from NaN, such as steps that a scaler leaves out, differs as well.
+      (difference.torchs === 'NaN' || Object.values(torchs.seen).some(isNaNs)) &&
       someStatement(
         program,
         (line) =>
@@ -67,9 +68,10 @@ export const VALUES: readonly Explanation[] = [
     name: 'scores near the largest number',
     reason:
       'an attention scales its queries, PyTorch queries and keys, each by the root: a score near the largest number may be infinite there, and NaN what follows from it',
-    holds: ({ program, difference }) =>
+    holds: ({ program, difference, torchs }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      difference.torchs === 'NaN' &&
+      // What follows from NaN, such as steps that a scaler leaves out, differs as well.
+      (difference.torchs === 'NaN' || Object.values(torchs.seen).some(isNaNs)) &&
       !isOverflow(difference.ours) &&
       someInput(program, isExtreme) &&
       someStatement(program, (line) => line.op === 'scaledDotProductAttention'),
@@ -147,9 +149,10 @@ export const VALUES: readonly Explanation[] = [
     name: 'normalised by infinity',
     reason:
       'the variance of numbers near the largest is infinite: what is normalised by it is zero, and so is its slope; some loops of PyTorch have NaN',
-    holds: ({ program, difference }) =>
+    holds: ({ program, difference, torchs }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      difference.torchs === 'NaN' &&
+      // What follows from NaN, such as steps that a scaler leaves out, differs as well.
+      (difference.torchs === 'NaN' || Object.values(torchs.seen).some(isNaNs)) &&
       difference.ours.endsWith(': 0') &&
       someInput(program, isExtreme) &&
       someStatement(program, (line) => /Norm$/.test(line.op)),
@@ -254,9 +257,10 @@ export const VALUES: readonly Explanation[] = [
     name: 'roots of minus infinity',
     reason:
       'the power of -Infinity and 0.5 is Infinity, as in C and, of a tensor of exponents, in PyTorch; of a number PyTorch takes the square root, NaN',
-    holds: ({ program, difference }) =>
+    holds: ({ program, difference, torchs }) =>
       /^(value|gradient)$/.test(difference.kind) &&
-      difference.torchs === 'NaN' &&
+      // What follows from NaN, such as steps that a scaler leaves out, differs as well.
+      (difference.torchs === 'NaN' || Object.values(torchs.seen).some(isNaNs)) &&
       someInput(program, isInfinite) &&
       someStatement(
         program,
@@ -282,8 +286,18 @@ export const VALUES: readonly Explanation[] = [
     reason:
       'a SequentialLR within another begins where its turn begins; PyTorch counts the first step of one that is first twice, and has no way to begin later ones',
     holds: ({ program, difference }) =>
-      /^(value|accepts|refuses)$/.test(difference.kind) &&
+      /^(value|gradient|accepts|refuses)$/.test(difference.kind) &&
       someStatement(program, (line) => (line.ts.match(/new optim\.lrScheduler\.SequentialLR/g)?.length ?? 0) > 1),
+  },
+  {
+    name: 'variances below zero',
+    reason:
+      'the variance by which RMSprop centres is a difference, which rounding may leave below zero: it is zero then; that of PyTorch has no root, and the parameter is NaN',
+    holds: ({ program, difference, torchs }) =>
+      /^(value|gradient)$/.test(difference.kind) &&
+      // What follows from NaN, such as steps that a scaler leaves out, differs as well.
+      (difference.torchs === 'NaN' || Object.values(torchs.seen).some(isNaNs)) &&
+      someStatement(program, (line) => line.op === 'RMSprop' && hasOption(line, 'centered')),
   },
   {
     name: 'third derivatives of normalisation',

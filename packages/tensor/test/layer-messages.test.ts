@@ -145,17 +145,32 @@ const REFUSED: readonly (readonly [name: string, run: () => unknown, message: st
   [
     'GroupNorm',
     () => new nn.GroupNorm(2, 4).forward(ones([2, 6, 3])),
-    'groupNorm: weight should contain 6 elements, not 4',
+    'groupNorm: expected a weight of shape [6], got [4]',
   ],
   [
     'GroupNorm of one channel',
     () => new nn.GroupNorm(1, 4).forward(ones([2, 1, 3])),
-    'groupNorm: weight should contain 1 elements, not 4',
+    'groupNorm: expected a weight of shape [1], got [4]',
   ],
   [
     'groupNorm with one bias for all channels',
     () => bw.groupNorm(ones([2, 4, 3]), 2, ones([4]), ones([1])),
-    'groupNorm: bias should contain 4 elements, not 1',
+    'groupNorm: expected a bias of shape [4], got [1]',
+  ],
+  [
+    'layerNorm with a weight of more',
+    () => bw.layerNorm(ones([1, 4]), [4], ones([3, 4])),
+    'layerNorm: expected a weight of shape [4], got [3, 4]',
+  ],
+  [
+    'layerNorm with one bias for all',
+    () => bw.layerNorm(ones([2, 4]), [4], null, ones([1])),
+    'layerNorm: expected a bias of shape [4], got [1]',
+  ],
+  [
+    'groupNorm with a table for its weight',
+    () => bw.groupNorm(ones([2, 4, 3]), 2, ones([2, 2])),
+    'groupNorm: expected a weight of shape [4], got [2, 2]',
   ],
   ['PoissonNLLLoss', () => new nn.PoissonNLLLoss().forward(ones([2, 3]), ones([2, 4])), 'poissonNllLoss(): The size'],
   [

@@ -92,7 +92,8 @@ const normalisation: Operation[] = [
     draw: (draw) => {
       const shape = draw.shape(1);
       const last = draw.mishap() ? [3, 3] : shape.slice(draw.random.int(0, shape.length));
-      return [draw.tensor(shape), last, optional(draw, last), optional(draw, last)];
+      const part = (): Arg => optional(draw, draw.mishap() ? [...draw.shape(0, 1), ...last] : last);
+      return [draw.tensor(shape), last, part(), part()];
     },
     dtypes: [...FLOATS, 'float32', 'float32', 'int64'],
     weight: 2,
@@ -105,7 +106,8 @@ const normalisation: Operation[] = [
       const groups = draw.random.int(1, 4);
       const c = draw.mishap() ? groups + 1 : groups * draw.random.int(1, 3);
       const shape = [draw.size(), c, ...draw.shape(0, 2)];
-      return [draw.tensor(shape), groups, optional(draw, [c]), optional(draw, [c])];
+      const part = (): Arg => optional(draw, draw.mishap() ? draw.shape(0, 2) : [c]);
+      return [draw.tensor(shape), groups, part(), part()];
     },
     dtypes: [...FLOATS, 'float32'],
   },

@@ -215,8 +215,28 @@ export const layerNorm = defineFunction(
   'layerNorm',
   normalised,
   (t: Tensor, shape: readonly number[], weight?: Tensor | null, bias?: Tensor | null, eps = 1e-5): Tensor =>
-    inFloat32(t, (x) => affine(whiten(x, trailingDims('layerNorm', x.shape, shape), eps), weight, bias)),
+    inFloat32(t, (x) => {
+      const dims = trailingDims('layerNorm', x.shape, shape);
+      checkAffine('layerNorm', shape, weight, bias);
+      return affine(whiten(x, dims, eps), weight, bias);
+    }),
 );
+
+/** @throws ShapeError for a weight or a bias of another shape than what they are for: none is broadcast. */
+function checkAffine(
+  name: string,
+  shape: readonly number[],
+  weight: Tensor | null | undefined,
+  bias: Tensor | null | undefined,
+): void {
+  for (const [part, given] of [
+    ['weight', weight],
+    ['bias', bias],
+  ] as const) {
+    if (given === undefined || given === null || sameShape(given.shape, shape)) continue;
+    throw new ShapeError(`${name}: expected a ${part} of shape [${shape.join(', ')}], got [${given.shape.join(', ')}]`);
+  }
+}
 
 function affine(t: Tensor, weight?: Tensor | null, bias?: Tensor | null): Tensor {
   const scaled = weight === undefined || weight === null ? t : t.mul(weight);
@@ -238,13 +258,7 @@ export const groupNorm = defineFunction(
       const [n, c, ...rest] = x.shape as readonly [number, number, ...number[]];
       if (!Number.isInteger(groups) || groups < 1 || c % groups !== 0)
         throw new ShapeError(`groupNorm: ${c} channels do not split into ${groups} groups`);
-      for (const [part, given] of [
-        ['weight', weight],
-        ['bias', bias],
-      ] as const) {
-        const size = given?.size ?? c;
-        if (size !== c) throw new ShapeError(`groupNorm: ${part} should contain ${c} elements, not ${size}`);
-      }
+      checkAffine('groupNorm', [c], weight, bias);
       if (Math.floor((n * c) / groups) * sizeOf(rest) === 1) throw tooFew(x);
       const grouped = x.reshape([n, groups, (c / groups) * sizeOf(rest)]);
       return affine(whiten(grouped, [2], eps).reshape(x.shape), perChannel(weight, x.rank), perChannel(bias, x.rank));

@@ -161,7 +161,8 @@ export class RMSprop extends Optimizer<RMSpropOptions> {
       let spread = square[i]!;
       if (mean !== undefined) {
         mean[i] = lerp(mean[i]!, grad, 1 - alpha);
-        spread -= mean[i]! * mean[i]!;
+        // Of gradients that stay the same, rounding may leave less than nothing.
+        spread = Math.max(0, spread - mean[i]! * mean[i]!);
       }
       const scaled = grad / (Math.sqrt(spread) + eps);
       const moved = velocity === undefined ? scaled : (velocity[i] = momentum * velocity[i]! + scaled);

@@ -141,6 +141,15 @@ describe('RAdam', () => {
   });
 });
 
+describe('RMSprop', () => {
+  it('has no variance below zero where gradients stay the same', () => {
+    const p = leaf([0]);
+    const optimizer = new optim.RMSprop([p], { lr: 0.01, alpha: 0.5, centered: true, eps: 1e-4 });
+    for (let i = 0; i < 40; i++) optimizer.step([tensor([0.3])]);
+    expect(Number.isFinite(p.item())).toBe(true);
+  });
+});
+
 describe('sparse gradients', () => {
   const rows = (at: number[], values: number[][]): Tensor =>
     sparseCooTensor(tensor([at], { dtype: 'int64' }), tensor(values), [3, 2]);

@@ -24,7 +24,7 @@ const addSparseOp = defineOp<{ alpha: number }>(['addSparse', 'add'], each(ALL),
     const dtype = promote(x.dtype, y.dtype);
     const made = (parts: SparseParts): Tensor => sparseFromParts({ ...parts, shape: x.shape });
     const left = p.values.to(dtype);
-    const right = alpha === 1 ? q.values.to(dtype) : q.values.to(dtype).mul(alpha);
+    const right = alpha === 1 ? q.values.to(dtype) : q.values.to(dtype).mul(alpha).to(dtype);
     if (q.values.shape[0] === 0) return made({ ...p, values: left.clone() });
     if (p.values.shape[0] === 0) return made({ ...q, values: right.clone() });
     if (p.values.isContiguous && q.values.isContiguous)

@@ -219,6 +219,17 @@ describe('sparse arithmetic', () => {
     expect([v.grad?.dtype, v.grad?.toArray()]).toEqual(['float32', [-1, -1]]);
   });
 
+  it('adds multiples of truths', () => {
+    const truths = at(tensor([true]), 0);
+    expect(
+      truths
+        .add(at(tensor([true]), 1), { alpha: 2 })
+        .toDense()
+        .toArray(),
+    ).toEqual([true, true, false]);
+    expect(truths.add(truths, { alpha: 0 }).dtype).toBe('bool');
+  });
+
   it('adds in place', () => {
     const t = at(tensor([1]), 0);
     expect(t.add_(at(tensor([2, 3]), 0, 2), { alpha: 2 })).toBe(t);
