@@ -10,6 +10,9 @@ interface Manifest {
   readonly bin?: Readonly<Record<string, string>>;
 }
 
+/** The folder in `dist` with a file for each module. */
+const MODULES = 'modules';
+
 const folder = process.cwd();
 const dist = join(folder, 'dist');
 const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest;
@@ -21,7 +24,9 @@ const { status } = spawnSync(process.execPath, [tsc, '--build', 'tsconfig.lib.js
 if (status !== 0) process.exit(1);
 
 const binaries = Object.values(manifest.bin ?? {});
-const files = [...[...filesOf(manifest.exports), ...binaries].filter((file) => file.endsWith('.js'))];
+const files = [...filesOf(manifest.exports), ...binaries].filter(
+  (file) => file.endsWith('.js') && !file.includes(`/${MODULES}/`),
+);
 const bundle = await rolldown({
   cwd: folder,
   input: Object.fromEntries(files.map((file) => [entryOf(file), `./src/${entryOf(file)}.ts`])),
@@ -44,9 +49,44 @@ const { output } = await bundle.write({
   minifyInternalExports: false,
 });
 await bundle.close();
+const modules = await writeModules();
 for (const file of binaries) chmodSync(join(folder, file), 0o755);
-removeAllBut(new Set(output.map(({ fileName }) => fileName)));
+removeAllBut(new Set([...output.map(({ fileName }) => fileName), ...modules]));
 writeFileSync(join(folder, STAMP), digest);
+
+/**
+ * The form for bundlers, which read the condition `browser`: a file a module, so that they leave out what a program does not use. In one
+ * file they cannot: what a module does when it is loaded would have to stay, with all that it uses. Answers the files, from `dist`.
+ */
+async function writeModules(): Promise<string[]> {
+  const entries = browserFilesOf(manifest.exports).map((file) => entryOf(file.replace(`/${MODULES}/`, '/')));
+  if (entries.length === 0) return [];
+  const separate = await rolldown({
+    cwd: folder,
+    input: Object.fromEntries(entries.map((entry) => [entry, `./src/${entry}.ts`])),
+    platform: 'browser',
+    external: (id, importer) => importer !== undefined && !/^[./]/.test(id),
+    transform: { target: 'es2022' },
+  });
+  const { output: written } = await separate.write({
+    dir: join(dist, MODULES),
+    format: 'esm',
+    preserveModules: true,
+    preserveModulesRoot: 'src',
+    entryFileNames: '[name].js',
+    sourcemap: true,
+    sourcemapExcludeSources: true,
+    comments: { annotation: true, legal: false, jsdoc: false },
+    minify: false,
+  });
+  await separate.close();
+  return written.map(({ fileName }) => `${MODULES}/${fileName}`);
+}
+
+/** Those of them in which every module is a file of its own. */
+function browserFilesOf(target: string | object): string[] {
+  return filesOf(target).filter((file) => file.includes(`/${MODULES}/`));
+}
 
 /** Every file that the `exports` map leads to. */
 function filesOf(target: string | object): string[] {

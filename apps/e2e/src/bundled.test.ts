@@ -101,4 +101,8 @@ test.each(published)("%s: the modules that define something are among the manife
   expect(defining.filter((file) => !listed.includes(file))).toEqual([]);
   // A build makes one file of many modules, in whose name theirs are lost.
   expect(listed.includes('./dist/*.js')).toBe(listed.length > 0);
+  // And, for bundlers, a file of each.
+  const ofModules = (from: RegExp): string[] =>
+    listed.filter((file) => from.test(file)).map((file) => file.replace(from, '').replace(/\.[jt]s$/, ''));
+  expect(ofModules(/^\.\/dist\/modules\//)).toEqual(ofModules(/^\.\/src\//));
 });

@@ -145,6 +145,20 @@ function bundle(folder: string, format: Format): Promise<string> {
 const bundled = (format: Format) => async (place: Place) =>
   answerOf(start(place, [await bundle(place.folder, format)]));
 
+/** A page that takes a name or two: what its bundle weighs in bytes, minified, and what it says when it runs. */
+async function small({ folder, runtime }: Place): Promise<unknown> {
+  const answers = ['backwire', '@backwire/rpc'].map(async (name, at) => {
+    const outfile = join(folder, '..', `bundle-of-${basename(folder)}`, `small-${at}.mjs`);
+    const contents = `import { RpcError, rpcInfo } from '${name}';
+      console.log('answer ' + JSON.stringify(rpcInfo(new RpcError('unavailable', 'away')).code));`;
+    const options = { bundle: true, minify: true, platform: 'browser', format: 'esm', metafile: true } as const;
+    const { metafile } = await build({ stdin: { contents, resolveDir: folder }, outfile, ...options });
+    const bytes = Object.values(metafile.outputs).reduce((sum, output) => sum + output.bytes, 0);
+    return [bytes, await answerOf(start({ folder, runtime }, [outfile]))];
+  });
+  return Promise.all(answers);
+}
+
 let started: Promise<Browser> | undefined;
 
 /** One for all pages: it takes longer to start than they take. */
@@ -297,6 +311,16 @@ const programs: readonly Program[] = [
   },
   { name: 'a bundle of modules', run: bundled('esm'), check: is(BUNDLED) },
   { name: 'a bundle that requires', run: bundled('cjs'), check: is(BUNDLED) },
+  {
+    name: 'a bundle for pages that takes the errors alone',
+    run: small,
+    check: (answer, expect) => {
+      for (const [bytes, code] of answer as [number, string][]) {
+        expect(code).toBe('unavailable');
+        expect(bytes).toBeLessThan(10_000);
+      }
+    },
+  },
   {
     name: 'a page',
     run: page,
