@@ -3,6 +3,7 @@ import { createAgent, remoteFunction, rpcAsync, rpcInfo, tensor } from 'backwire
 import { py, throughGateway } from '@backwire/torch/gateway';
 
 const scale = remoteFunction('scale');
+const callBack = remoteFunction('call-back');
 
 globalThis.call = async (store, secret) => {
   const security = { mode: 'hmac', secret };
@@ -11,6 +12,7 @@ globalThis.call = async (store, secret) => {
   // The worker is no gateway, and says so.
   const call = throughGateway('worker').rpcSync('python', py('model.predict'), [], { agent });
   const refused = await call.catch((error) => rpcInfo(error)?.code);
+  const called = await rpcAsync('worker', callBack, ['page'], { agent });
   await agent.shutdown();
-  return [...y.toArray(), refused];
+  return [...y.toArray(), refused, called];
 };

@@ -11,7 +11,7 @@ import {
 } from '@backwire/rpc/internal';
 import { isRRef, type RRef } from '@backwire/rref';
 import { nn, optim, Tensor } from '@backwire/tensor';
-import { AccumulateGrad, gradEdge } from '@backwire/tensor/internal';
+import { AccumulateGrad, ambient, gradEdge, runWith } from '@backwire/tensor/internal';
 import { sessionOf } from './api.ts';
 
 /** Optimisers that take gradients as arguments; any other class reads them from its parameters. */
@@ -77,9 +77,14 @@ export const createLocal = systemFunction(
     const definition = served(name);
     if (!isOptimizerClass(definition))
       throw systemError(new RpcError('invalid-argument', `${definition.kind} '${name}' is not an optimizer`));
+    // In a browser nothing follows `await`: what belongs to the call is held by hand, here and below.
+    const surroundings = ambient();
     const values = await Promise.all(params.map((one) => (isGroup(one) ? groupHere(one) : parameterHere(one))));
     checkEachOnce(values.flatMap((one): readonly Tensor[] => (one instanceof Tensor ? [one] : [...one.params])));
-    return new LocalOptimizer(invokeServed(definition, [values, ...args]) as optim.Optimizer, FUNCTIONAL.has(name));
+    return runWith(surroundings, () => {
+      const optimizer = invokeServed(definition, [values, ...args]) as optim.Optimizer;
+      return new LocalOptimizer(optimizer, FUNCTIONAL.has(name));
+    });
   },
   OPTIMIZERS,
 );
@@ -88,15 +93,18 @@ export const createLocal = systemFunction(
 export const stepLocal = systemFunction(
   'backwire/optimizer.step',
   async (local: RRef<LocalOptimizer>, contextId: bigint, changes?: OptionChanges): Promise<number> => {
+    const surroundings = ambient();
     const optimizer = await optimizerHere(local, contextId);
     if (changes !== undefined) {
       if (!Array.isArray(changes) || !changes.every(isChange)) throw malformed();
       optimizer.optimizer.changeOptions(changes);
     }
-    return withGradients(optimizer, contextId, (grads) => {
-      optimizer.step(grads);
-      return grads.filter((grad) => grad !== null).length;
-    });
+    return runWith(surroundings, () =>
+      withGradients(optimizer, contextId, (grads) => {
+        optimizer.step(grads);
+        return grads.filter((grad) => grad !== null).length;
+      }),
+    );
   },
   OPTIMIZERS,
 );
@@ -105,11 +113,12 @@ export const stepLocal = systemFunction(
 export const gradientNorms = systemFunction(
   'backwire/optimizer.gradientNorms',
   async (local: RRef<LocalOptimizer>, contextId: bigint, normType: number): Promise<(number | null)[]> => {
+    const surroundings = ambient();
     const optimizer = await optimizerHere(local, contextId);
     if (typeof normType !== 'number') throw malformed();
-    return withGradients(optimizer, contextId, (grads) =>
-      grads.map((grad) => (grad === null ? null : nn.utils.getTotalNorm([grad], { normType }).item())),
-    );
+    const norm = (grad: Tensor | null): number | null =>
+      grad === null ? null : nn.utils.getTotalNorm([grad], { normType }).item();
+    return runWith(surroundings, () => withGradients(optimizer, contextId, (grads) => grads.map(norm)));
   },
   OPTIMIZERS,
 );
@@ -118,6 +127,7 @@ export const gradientNorms = systemFunction(
 export const scaleGradients = systemFunction(
   'backwire/optimizer.scaleGradients',
   async (local: RRef<LocalOptimizer>, contextId: bigint, factor: number): Promise<void> => {
+    const { contexts } = sessionOf();
     const optimizer = await optimizerHere(local, contextId);
     if (typeof factor !== 'number') throw malformed();
     const leaves = new Set<AccumulateGrad>();
@@ -125,7 +135,7 @@ export const scaleGradients = systemFunction(
       const node = gradEdge(param)?.node;
       if (node instanceof AccumulateGrad) leaves.add(node);
     }
-    sessionOf().contexts.find(contextId)?.gradients.scale(leaves, factor);
+    contexts.find(contextId)?.gradients.scale(leaves, factor);
   },
   OPTIMIZERS,
 );

@@ -1,7 +1,7 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { isStream, systemError, systemFunction, withoutSlot, type Kind } from '@backwire/rpc/internal';
-import { ambient, tensorsIn } from '@backwire/tensor/internal';
+import { ambient, runWith, tensorsIn } from '@backwire/tensor/internal';
 import { waitFor } from '../deadline.ts';
 import type { OwnedValue } from './owned-value.ts';
 import type { OwnedValues } from './owned-values.ts';
@@ -44,17 +44,15 @@ export const invokeMethod = systemFunction(
   'backwire.rref/invoke',
   async (reference: Reference, method: string, args: readonly unknown[]): Promise<MethodResult> => {
     const host = methodHostOf(currentAgent());
+    const { contextId } = ambient();
+    const { caller } = callContext();
     const result = await invoke(host, reference, method, args, false);
-    if (
-      isStream(result) &&
-      ambient().contextId !== undefined &&
-      [...tensorsIn(args)].some(({ requiresGrad }) => requiresGrad)
-    ) {
+    if (isStream(result) && contextId !== undefined && [...tensorsIn(args)].some(({ requiresGrad }) => requiresGrad)) {
       await result.return(undefined);
       const text = `streams carry no gradients: give '${method}' arguments that need none (detach() them), or make calls`;
       throw systemError(new RpcError('failed-precondition', text));
     }
-    return isStream(result) ? [undefined, host.streams.park(callContext().caller.id, result)] : [result];
+    return isStream(result) ? [undefined, host.streams.park(caller.id, result)] : [result];
   },
   CLASSES,
 );
@@ -78,8 +76,10 @@ export const openStream = systemFunction('backwire.rref/stream', async function*
 });
 
 export const askTypeName = systemFunction('backwire.rref/type', async (reference: Reference): Promise<string> => {
+  const surroundings = ambient();
   const value = await valueOf(methodHostOf(currentAgent()).owned.meant(reference));
-  return value instanceof StandIn ? elsewhere((within) => value.typeName(within)) : typeNameOf(value);
+  if (!(value instanceof StandIn)) return typeNameOf(value);
+  return runWith(surroundings, () => elsewhere((within) => value.typeName(within)));
 });
 
 async function invoke(
@@ -93,10 +93,13 @@ async function invoke(
     throw systemError(new RpcError('decode-error', 'malformed method call'));
   const owned = host.owned.meant(reference);
   // A value that is there is used in this very turn: methods start in the order in which they were called.
+  // In a browser nothing follows `await`: what belongs to the call is held by hand.
+  const surroundings = ambient();
   const value = owned.settled ? owned.now() : await valueOf(owned);
-  if (value instanceof StandIn)
+  return runWith(surroundings, () => {
+    if (!(value instanceof StandIn)) return callMethod(value, method, args, keep ? 'stays' : 'answers');
     return elsewhere((within) => (keep ? value.callAndKeep(method, args, within) : value.call(method, args, within)));
-  return callMethod(value, method, args, keep ? 'stays' : 'answers');
+  });
 }
 
 /** Waits for a value no longer than the call that needs it lasts, and leaves its place to other handlers: one may have to make the value. */
