@@ -52,6 +52,17 @@ test('a bundle for browsers takes nothing of Node along', async () => {
   expect(own.some((path) => path.endsWith('start-browser.ts'))).toBe(true);
 });
 
+/** What a worker does with the page's functions: it answers through the port that comes with a message. */
+const ANSWERS = `
+  globalThis.onmessage = async ({ data: [name, ...args], ports: [port] }) => port.postMessage(await backwire[name](...args));
+  globalThis.onconnect = ({ ports: [port] }) => (port.onmessage = globalThis.onmessage);`;
+/** How each kind of worker is started, and what messages to it go to. */
+const STARTED = {
+  dedicated: `new Worker('/worker.js', { type: 'module' })`,
+  shared: `new SharedWorker('/worker.js', { type: 'module' }).port`,
+  service: `(await navigator.serviceWorker.register('/worker.js', { type: 'module' }), (await navigator.serviceWorker.ready).active)`,
+};
+
 const described = CHROMIUM === undefined ? describe.skip : describe;
 if (CHROMIUM === undefined) console.log('no Chromium is installed: the tests in a browser are skipped');
 
@@ -66,6 +77,8 @@ described('a page in Chromium', { timeout: 60_000 }, () => {
     const { code } = await bundle();
     site = createServer((request, response) => {
       if (request.url === '/page.js') response.setHeader('content-type', 'text/javascript').end(code);
+      else if (request.url === '/worker.js')
+        response.setHeader('content-type', 'text/javascript').end(`${code}\n${ANSWERS}`);
       else
         response
           .setHeader('content-type', 'text/html')
@@ -174,6 +187,26 @@ described('a page in Chromium', { timeout: 60_000 }, () => {
     const all = agents.map((agent) => agent.run(() => barrier({ workers, timeoutMs: 10_000 })));
     expect(await page('meet', workers)).toBe('met');
     await Promise.all(all);
+  });
+
+  test.each(['dedicated', 'shared', 'service'] as const)('its %s worker is a member too', async (kind) => {
+    const { port } = site.address() as AddressInfo;
+    const other = await browser.newPage();
+    await other.goto(`http://127.0.0.1:${port}`);
+    await other.evaluate(`(async () => {
+      const worker = ${STARTED[kind]};
+      globalThis.ask = (...message) => new Promise((resolve) => {
+        const { port1, port2 } = new MessageChannel();
+        port1.onmessage = ({ data }) => resolve(data);
+        worker.postMessage(message, [port2]);
+      });
+    })()`);
+    const ask = (...message: unknown[]): Promise<unknown> => other.evaluate(`ask(...${JSON.stringify(message)})`);
+    expect(await ask('join', kind, server.webSocketEndpoint, SECRET)).toContain(kind);
+    expect(await ask('scale', 'a', 4, 2)).toEqual([4, 3, 3]);
+    await first().run(async () => expect(await rpcAsync(kind, who)).toBe('a at http:'));
+    await ask('leave');
+    await other.close();
   });
 
   test('comes back when its connection breaks', async () => {
