@@ -2246,12 +2246,13 @@ function speakerOf(protocol) {
 	speakers.set(protocol, made);
 	return made;
 }
-async function post$1(url, body, signal) {
+async function post$1(url, body, signal, more = {}) {
 	const speaker = await speakerOf(new URL(url).protocol);
 	const content = Buffer.from(JSON.stringify(body));
 	const headers = {
 		"content-type": "application/json",
-		"content-length": content.length
+		"content-length": content.length,
+		...more
 	};
 	return new Promise((resolve, reject) => {
 		const asked = speaker.request(url, {
@@ -2368,15 +2369,18 @@ const UNSENT = new Set([
 	"ENETUNREACH",
 	NOT_ASKED
 ]);
+const WITH_LEADER = { "grpc-metadata-hasleader": "true" };
 var BusyError = class extends RpcError {};
 var EtcdApi = class {
 	endpoints;
 	patience;
 	turns;
+	watching;
 	preferred = 0;
 	constructor(endpoints, { requestMs = REQUEST_MS, strict = false } = {}) {
 		this.endpoints = endpoints;
 		this.turns = endpoints.map(() => new Turns());
+		this.watching = endpoints.map(() => new Set());
 		this.patience = endpoints.map(() => new Patience(requestMs, strict ? 1 : void 0));
 	}
 	async call(path, body, signal, once = false) {
@@ -2386,20 +2390,25 @@ var EtcdApi = class {
 			const at = (first + i) % this.endpoints.length;
 			const patience = this.patience[at];
 			const turns = this.turns[at];
+			let isSilent = () => false;
 			try {
-				return await patience.limit([signal], (limit) => turns.take(limit, async () => {
-					const response = await post$1(this.url(at, path), body, limit);
-					const answer = await json(response);
-					this.preferred = at;
-					patience.heard();
-					if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
-					return answer;
-				}));
+				return await patience.limit([signal], (limit) => {
+					isSilent = () => limit.aborted;
+					return turns.take(limit, async () => {
+						const response = await post$1(this.url(at, path), body, limit);
+						const answer = await json(response);
+						this.preferred = at;
+						patience.heard();
+						if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
+						return answer;
+					});
+				});
 			} catch (error) {
 				if (error instanceof RpcError && error.code !== "unavailable") throw error;
 				if (signal?.aborted) throw new RpcError("cancelled", "the request to etcd was cancelled", { cause: signal.reason });
 				failure = error;
-				if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
+				if (isSilent()) for (const watch of this.watching[at] ?? []) watch.abort();
+				this.leave(at);
 				if (once && !isUnsent(error)) break;
 			}
 		}
@@ -2416,25 +2425,39 @@ var EtcdApi = class {
 	}
 	async watch(range, onReady, onEvents, signal) {
 		const at = this.preferred;
+		const stop = new AbortController();
+		const end = () => stop.abort();
+		signal.addEventListener("abort", end, { once: true });
+		if (signal.aborted) end();
+		this.watching[at]?.add(stop);
 		try {
-			const response = await post$1(this.url(at, "/v3/watch"), { create_request: range }, signal);
+			const response = await post$1(this.url(at, "/v3/watch"), { create_request: range }, stop.signal, WITH_LEADER);
 			if (response.statusCode !== 200) {
 				response.destroy();
 				throw new RpcError("unavailable", \`etcd refused a watch with status \${response.statusCode}\`);
 			}
 			for await (const line of lines(response)) {
 				const { result, error } = JSON.parse(line);
-				if (error !== void 0 || result === void 0) throw new RpcError("unavailable", error?.message ?? "etcd ended a watch");
+				if (error !== void 0 || result === void 0) {
+					this.leave(at);
+					throw new RpcError("unavailable", error?.message ?? "etcd ended a watch");
+				}
 				if (result.canceled === true) throw new RpcError("unavailable", "etcd cancelled a watch");
 				if (result.created === true) onReady(Number(result.header?.revision ?? 0));
 				if (result.events !== void 0) onEvents(result.events);
 			}
 		} catch (error) {
 			if (error instanceof RpcError) throw error;
-			if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
+			this.leave(at);
 			throw new RpcError("unavailable", "a watch of etcd broke", { cause: error });
+		} finally {
+			signal.removeEventListener("abort", end);
+			this.watching[at]?.delete(stop);
 		}
 		if (!signal.aborted) throw new RpcError("unavailable", "etcd ended a watch");
+	}
+	leave(at) {
+		if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
 	}
 	url(at, path) {
 		return \`\${this.endpoints[at] ?? ""}\${path}\`;

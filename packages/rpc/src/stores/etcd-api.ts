@@ -41,6 +41,9 @@ const UNSENT: ReadonlySet<string> = new Set([
   NOT_ASKED,
 ]);
 
+/** A member that is cut off from the others has no leader soon, and ends a watch that wants one: it would be told of no change. */
+const WITH_LEADER = { 'grpc-metadata-hasleader': 'true' };
+
 /** An answer of etcd's that it cannot do it now: it has no leader, or too much to do. */
 class BusyError extends RpcError {}
 
@@ -54,6 +57,8 @@ export class EtcdApi {
   readonly endpoints: readonly string[];
   private readonly patience: readonly Patience[];
   private readonly turns: readonly Turns[];
+  /** The watches under way at each endpoint. */
+  private readonly watching: readonly Set<AbortController>[];
   private preferred = 0;
 
   /**
@@ -63,6 +68,7 @@ export class EtcdApi {
   constructor(endpoints: readonly string[], { requestMs = REQUEST_MS, strict = false } = {}) {
     this.endpoints = endpoints;
     this.turns = endpoints.map(() => new Turns());
+    this.watching = endpoints.map(() => new Set());
     this.patience = endpoints.map(() => new Patience(requestMs, strict ? 1 : undefined));
   }
 
@@ -77,23 +83,27 @@ export class EtcdApi {
       const at = (first + i) % this.endpoints.length;
       const patience = this.patience[at] as Patience;
       const turns = this.turns[at] as Turns;
+      let isSilent = (): boolean => false;
       try {
-        return await patience.limit([signal], (limit) =>
-          turns.take(limit, async () => {
+        return await patience.limit([signal], (limit) => {
+          isSilent = () => limit.aborted;
+          return turns.take(limit, async () => {
             const response = await post(this.url(at, path), body, limit);
             const answer = await json(response);
             this.preferred = at;
             patience.heard();
             if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
             return answer;
-          }),
-        );
+          });
+        });
       } catch (error) {
         if (error instanceof RpcError && error.code !== 'unavailable') throw error;
         if (signal?.aborted)
           throw new RpcError('cancelled', 'the request to etcd was cancelled', { cause: signal.reason });
         failure = error;
-        if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
+        // Its connections may stay although nothing comes any more.
+        if (isSilent()) for (const watch of this.watching[at] ?? []) watch.abort();
+        this.leave(at);
         if (once && !isUnsent(error)) break;
       }
     }
@@ -126,16 +136,24 @@ export class EtcdApi {
     signal: AbortSignal,
   ): Promise<void> {
     const at = this.preferred;
+    const stop = new AbortController();
+    const end = (): void => stop.abort();
+    signal.addEventListener('abort', end, { once: true });
+    if (signal.aborted) end();
+    this.watching[at]?.add(stop);
     try {
-      const response = await post(this.url(at, '/v3/watch'), { create_request: range }, signal);
+      const url = this.url(at, '/v3/watch');
+      const response = await post(url, { create_request: range }, stop.signal, WITH_LEADER);
       if (response.statusCode !== 200) {
         response.destroy();
         throw new RpcError('unavailable', `etcd refused a watch with status ${response.statusCode}`);
       }
       for await (const line of lines(response)) {
         const { result, error } = JSON.parse(line) as WatchAnswer;
-        if (error !== undefined || result === undefined)
+        if (error !== undefined || result === undefined) {
+          this.leave(at);
           throw new RpcError('unavailable', error?.message ?? 'etcd ended a watch');
+        }
         if (result.canceled === true) throw new RpcError('unavailable', 'etcd cancelled a watch');
         if (result.created === true) onReady(Number(result.header?.revision ?? 0));
         if (result.events !== undefined) onEvents(result.events);
@@ -143,10 +161,17 @@ export class EtcdApi {
     } catch (error) {
       if (error instanceof RpcError) throw error;
       // Others may have gone on from there already.
-      if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
+      this.leave(at);
       throw new RpcError('unavailable', 'a watch of etcd broke', { cause: error });
+    } finally {
+      signal.removeEventListener('abort', end);
+      this.watching[at]?.delete(stop);
     }
     if (!signal.aborted) throw new RpcError('unavailable', 'etcd ended a watch');
+  }
+
+  private leave(at: number): void {
+    if (this.preferred === at) this.preferred = (at + 1) % this.endpoints.length;
   }
 
   private url(at: number, path: string): string {

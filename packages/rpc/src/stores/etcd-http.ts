@@ -33,11 +33,16 @@ function speakerOf(protocol: string): Promise<Speaker> {
   return made;
 }
 
-/** Posts `body` as JSON. Resolves with the head of the answer; its body has to be read. Errors are those of sockets, with their `code`. */
-export async function post(url: string, body: object, signal: AbortSignal): Promise<IncomingMessage> {
+/** Posts `body` as JSON, with `more` headers. Resolves with the head of the answer; its body has to be read. Errors are those of sockets, with their `code`. */
+export async function post(
+  url: string,
+  body: object,
+  signal: AbortSignal,
+  more: Readonly<Record<string, string>> = {},
+): Promise<IncomingMessage> {
   const speaker = await speakerOf(new URL(url).protocol);
   const content = Buffer.from(JSON.stringify(body));
-  const headers = { 'content-type': 'application/json', 'content-length': content.length };
+  const headers = { 'content-type': 'application/json', 'content-length': content.length, ...more };
   return new Promise((resolve, reject) => {
     const asked = speaker.request(url, { method: 'POST', agent: speaker.agent, headers, signal }, resolve);
     asked.on('error', reject);

@@ -1,4 +1,5 @@
 /** @file The watches of a store in etcd: as few streams as serve all who watch. */
+import { unref } from '../base/platform.ts';
 import { sleep } from '../base/within.ts';
 import { revisionOf, type EtcdApi, type EtcdEvent } from './etcd-api.ts';
 import type { StoreEvent } from './store.ts';
@@ -10,6 +11,8 @@ const LONGEST_RETRY_MS = 2_000;
 const LASTING_MS = 5_000;
 /** A watch that is not in force after so long is tried again, elsewhere if there is more than one endpoint. */
 const IN_FORCE_MS = 5_000;
+/** Between two questions whether etcd still answers, where nothing else is asked of it: a stream that says nothing looks like one that is dead. */
+const PROBE_MS = 5_000;
 /** Streams of single keys in one folder; one more, and the folder is followed instead, for all that come after. */
 const MAX_STREAMS_IN_FOLDER = 4;
 
@@ -50,6 +53,8 @@ export class EtcdWatches {
   private readonly streams = new Map<string, Stream>();
   /** The latest revision that an answer was of. */
   private revision = 0;
+  private answeredAt = -Infinity;
+  private probing: NodeJS.Timeout | undefined;
 
   constructor(options: WatchesOptions) {
     this.options = options;
@@ -58,6 +63,7 @@ export class EtcdWatches {
   /** An answer of etcd's: what it is of has happened before any watch that begins from now on. */
   saw(answer: Record<string, unknown>): void {
     this.revision = Math.max(this.revision, revisionOf(answer));
+    this.answeredAt = performance.now();
   }
 
   /** `inForce` resolves once nothing that happens is missed. */
@@ -87,6 +93,18 @@ export class EtcdWatches {
     stream.isInForce = false;
     stream.stop.abort();
     if (this.streams.get(stream.prefix) === stream) this.streams.delete(stream.prefix);
+    if (this.streams.size > 0) return;
+    clearInterval(this.probing);
+    this.probing = undefined;
+  }
+
+  /** Whoever does not answer is left, with its streams. */
+  private async probe(): Promise<void> {
+    const [prefix] = this.streams.keys();
+    if (prefix === undefined || performance.now() - this.answeredAt < PROBE_MS) return;
+    const { api, range } = this.options;
+    const question = { ...range(prefix), count_only: true, limit: '1' };
+    await api.call('/v3/kv/range', question).catch(() => undefined);
   }
 
   private streamOf(prefix: string): Stream {
@@ -103,6 +121,7 @@ export class EtcdWatches {
     const ready = new Promise<void>((resolve) => (inForce = resolve));
     const stream = { prefix, stop, followers: new Set<Follower>(), ready, isInForce: false };
     this.streams.set(prefix, stream);
+    this.probing ??= unref(setInterval(() => void this.probe(), PROBE_MS));
     void this.run(stream, inForce);
     return stream;
   }
