@@ -30,8 +30,8 @@ const INQUIRY_MS = 2_000;
 export const BUSY_AGE_MS = 1_000;
 /** This process was itself away if its clock jumped this far past the time it asked to be woken at. */
 const OWN_STALL_MS = 1_000;
-/** Checks are at least this frequent while there are peers. */
-const CHECK_MS = 500;
+/** Between two looks at all peers, at most. */
+export const LOOK_MS = 500;
 /**
  * Links that are pinged whatever they are needed for. Of more, those that nothing waits on rest: so many of them are asked in turn within
  * `pingMs`, and what doing nothing costs a worker does not grow with its group.
@@ -88,10 +88,6 @@ export class LivenessPolicy<P> {
 
   forget(peer: P): void {
     this.peers.delete(peer);
-  }
-
-  isSuspect(peer: P): boolean {
-    return this.peers.get(peer)?.suspect ?? false;
   }
 
   /** Any byte came from it; `within` a message that is not complete, it is told of that at the next tick. */
@@ -154,13 +150,13 @@ export class LivenessPolicy<P> {
     return this.ping(peer, at, now);
   }
 
-  /** To be called at `nextAt`, or sooner; after the sockets have been read. Peers on which nothing waits may rest where there are many. */
+  /** To be called every `LOOK_MS`, or sooner; after the sockets have been read. Peers on which nothing waits may rest where there are many. */
   tick(now: number, isNeeded: (peer: P) => boolean = () => true): LivenessEffect<P>[] {
     this.forgiveOwnStall(now);
     const effects: LivenessEffect<P>[] = [];
     const crowd = Math.ceil(this.peers.size / this.attended);
     // As many as are due since the last look, however late this one is.
-    const since = this.wokenAt === undefined ? CHECK_MS : now - this.wokenAt;
+    const since = this.wokenAt === undefined ? LOOK_MS : now - this.wokenAt;
     let turns = Math.ceil((this.attended * since) / this.options.pingMs);
     for (const [peer, at] of this.peers) {
       if (crowd > 1 && this.mayRest(at, now) && !isNeeded(peer)) {
@@ -177,15 +173,10 @@ export class LivenessPolicy<P> {
     return effects;
   }
 
-  /** The time of the next `tick`; undefined when there is nobody to watch. */
-  nextAt(now: number): number | undefined {
-    return this.peers.size === 0 ? undefined : now + Math.min(CHECK_MS, this.options.pingMs / 2);
-  }
-
   private forgiveOwnStall(now: number): void {
     const before = this.wokenAt;
     if (before === undefined) return;
-    const gap = now - before - CHECK_MS;
+    const gap = now - before - LOOK_MS;
     if (gap < OWN_STALL_MS) return;
     // While this loop stood still it could hear nobody: that time does not count, and a ping is sent first. All other time does: one that
     // stands still again and again, as a program that trains does, has to notice a silent peer too.

@@ -5,7 +5,7 @@ import type { Environment } from '../base/environment.ts';
 import { RpcError } from '../base/errors.ts';
 import type { Group } from './group.ts';
 import type { LeaseState, StoreState } from './group-store.ts';
-import { BUSY_AGE_MS, LivenessPolicy, type Evidence, type LivenessEffect } from '../liveness/policy.ts';
+import { BUSY_AGE_MS, LivenessPolicy, LOOK_MS, type Evidence, type LivenessEffect } from '../liveness/policy.ts';
 import type { Peer } from '../session/peer.ts';
 import { later, unref } from '../base/platform.ts';
 import { Agreement, type AgreementEffect } from '../protocol/agreement.ts';
@@ -47,8 +47,6 @@ const DIAL_MS = 1_000;
 const ASK_MS = 2_000;
 /** How long the store is waited for when somebody is looked at, at most; an address gets twice the time. */
 const PATIENCE_MS = 1_000;
-/** Between two looks at all peers, at most. */
-const LOOK_MS = 500;
 /** How often a lease that is gone is looked for again before its worker is thought gone. */
 const LEASELESS_LOOKS = 1;
 /** Links that are made at once to find out about members. */
