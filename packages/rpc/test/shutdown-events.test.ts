@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { Agent } from '../src/agent/agent.ts';
 import { createAgent, rpcAsync, rpcFunction } from '../src/index.ts';
+import type { FailureDetectorOptions } from '../src/membership/failure-detector.ts';
 import type { Group } from '../src/membership/group.ts';
+import { lifeOf, type Life } from '../src/protocol/membership.ts';
 import { startCluster, until } from './cluster.ts';
 
 const echo = rpcFunction('shutdown-events/echo', (x: number) => x);
@@ -56,3 +58,36 @@ it('one that leaves while it cannot tell the store is told by its goodbye to hav
     await cluster.close();
   }
 });
+
+it('one that said goodbye has left, although its process is found gone before the store says anything', async () => {
+  const cluster = await startCluster(2);
+  try {
+    const [near, leaver] = [cluster.at(0), cluster.at(1)];
+    expect(await near.run(() => rpcAsync('w1', echo, [7]))).toBe(7);
+    const events: string[] = [];
+    for (const event of ['peer-left', 'peer-down'] as const)
+      near.on(event, ({ name }) => events.push(`${event} ${name}`));
+    const { store: group, members } = near as unknown as { store: Group; members: Deciding };
+    let isAsked = false;
+    // A store that is silent, rather than away: nothing is known of it for seconds.
+    group.refresh = () => ((isAsked = true), new Promise(() => undefined));
+    const { store: left } = leaver as unknown as { store: Group };
+    left.leave = () => Promise.reject(new Error('the store does not answer'));
+    const close = left.close.bind(left);
+    left.close = () => Promise.resolve();
+    const [life] = (near as Agent).membership.view.members.filter(({ name }) => name === 'w1').map(lifeOf);
+    await leaver.shutdown({ graceful: false });
+    await until(() => isAsked, 'the store is asked about the goodbye');
+    members.detector.options.onDecided([life as Life]);
+    await until(() => events.length === 1, 'it is said');
+    expect(events).toEqual(['peer-left w1']);
+    await close();
+  } finally {
+    await cluster.close();
+  }
+});
+
+/** What the members are told by what they agree on. */
+interface Deciding {
+  readonly detector: { readonly options: Pick<FailureDetectorOptions, 'onDecided'> };
+}

@@ -78,6 +78,8 @@ export class Peers implements PeerOwner {
   readonly past: PastTraffic = { bytesSent: 0, bytesReceived: 0, reconnects: 0 };
   /** This worker, for calls to itself: they take the same way as all others, over a connection inside the process. */
   private readonly loop: { readonly out: Peer; readonly in: Peer };
+  /** Those that said goodbye, while the store is asked whether it knows. */
+  private readonly goodbyes = new Set<Life>();
   private readonly detector: FailureDetector;
   private readonly reception: Reception;
   private readonly timers: PeerTimers;
@@ -96,7 +98,11 @@ export class Peers implements PeerOwner {
       turned: (now) => stallGuard.turn(now),
       peerOf: (life) => this.peerOf(life),
       peers: () => this.met.values(),
-      onDecided: (lives) => this.decided(lives, 'dead'),
+      onDecided: (lives) => {
+        const [left, dead] = [true, false].map((is) => lives.filter((life) => this.goodbyes.has(life) === is));
+        this.decided(left ?? [], 'left');
+        this.decided(dead ?? [], 'dead');
+      },
       onSuspect: (peer) => options.emit('peer-suspect', peer.worker),
       onUnreachable: (peer, text) => this.failUnreachable(peer, text),
       onFenced: (why) => options.onFenced(why),
@@ -331,9 +337,13 @@ export class Peers implements PeerOwner {
    * then its word has to do.
    */
   left(peer: Peer): void {
+    const life = lifeOf(peer.member);
+    // Its process may be found gone before the store says anything.
+    this.goodbyes.add(life);
     const farewell = (): void => {
+      this.goodbyes.delete(life);
       if (!this.options.membership.has(peer.worker.name, peer.incarnation)) return;
-      this.decided([lifeOf(peer.member)], 'left');
+      this.decided([life], 'left');
       this.detector.left(peer);
     };
     void this.options.group
