@@ -3,24 +3,15 @@ import { replaying, type LiveModel, type Model, type ReplayedState } from '@back
 import { Context } from '../src/protocol/context.ts';
 import { PassMachine } from '../src/protocol/pass.ts';
 import type { PassId } from '../src/protocol/ids.ts';
-import type {
-  Failure,
-  Fired,
-  LocalGraph,
-  PassOptions,
-  PassPort,
-  Reached,
-  Reply,
-  Target,
-} from '../src/protocol/pass-types.ts';
+import type { Failure, Fired, LocalGraph, PassOptions, PassPort, Reply } from '../src/protocol/pass-types.ts';
+import { beyond, FakeGraph, type Graph, type GraphOptions } from './graphs.ts';
 
-/** Where gradients go from each start: `roots` at the origin, send functions by number elsewhere. */
-export type Graph = Readonly<Record<string, readonly Target[]>>;
-
-export interface Bounds {
+export interface Bounds extends GraphOptions {
   /** By worker, from a start ('roots' or a send function's number) to the receive functions it leads to. */
   readonly graph: readonly Graph[];
-  /** Workers that know each other besides those that share a call. */
+  /** What `graph` has become when the second pass begins: calls were made in between. */
+  readonly later?: readonly Graph[];
+  /** Workers that begin passes. @default [0] */
   readonly origins?: readonly number[];
   /** How many passes each origin starts, one after the other. @default 1 */
   readonly passes?: number;
@@ -30,25 +21,8 @@ export interface Bounds {
   readonly refuses?: boolean;
   /** A worker that may die at any time. */
   readonly mayDie?: number;
-  /** A send function whose run throws. */
-  readonly breaks?: { readonly worker: number; readonly send: number };
   readonly fast?: boolean;
-  /** Every message told what it reaches, so that no wave is needed. */
-  readonly planned?: boolean;
 }
-
-/** 0 → 1 → 2. */
-export const CHAIN: readonly Graph[] = [{ roots: [{ to: 1, message: 1 }] }, { 1: [{ to: 2, message: 2 }] }, { 2: [] }];
-
-/** The same, with a call that nothing depends on and of which only the far end knows. */
-export const SPARE: readonly Graph[] = [CHAIN[0] as Graph, CHAIN[1] as Graph, { 2: [], 9: [] }];
-
-/** Workers 0 and 2 both have roots that lead through 1 to each other. */
-export const TWO_ORIGINS: readonly Graph[] = [
-  { roots: [{ to: 1, message: 1 }], 4: [] },
-  { 1: [{ to: 2, message: 2 }], 3: [{ to: 0, message: 4 }] },
-  { roots: [{ to: 1, message: 3 }], 2: [] },
-];
 
 type Ctx = Context<object, object>;
 
@@ -60,21 +34,6 @@ interface InFlight {
   readonly prompt: boolean;
   deliver(): void;
 }
-
-/** The chain 0 → 1 → 2 with a side call 0 → 2, and a call that nothing depends on. */
-export const TRIANGLE: readonly Graph[] = [
-  {
-    roots: [
-      { to: 1, message: 1 },
-      { to: 2, message: 3 },
-    ],
-    1: [],
-    3: [],
-    9: [],
-  },
-  { 1: [{ to: 2, message: 2 }], 2: [{ to: 0, message: 1 }] },
-  { 2: [{ to: 1, message: 2 }], 3: [{ to: 0, message: 3 }], 9: [] },
-];
 
 class Machine implements PassPort<null, Ctx> {
   readonly context = new Context<object, object>({ worker: 0, incarnation: 1, local: 0 });
@@ -97,17 +56,27 @@ class Machine implements PassPort<null, Ctx> {
   private readonly world: World;
   private readonly id: number;
 
-  constructor(world: World, id: number, graph: Graph) {
+  constructor(world: World, id: number, graphs: readonly Graph[]) {
     this.world = world;
     this.id = id;
     this.passes = new PassMachine({ worker: id, incarnation: 1 }, this);
-    for (const [start, targets] of Object.entries(graph)) {
-      if (start !== 'roots') this.context.addSend(Number(start), {});
+    this.record(graphs);
+  }
+
+  /** Has the functions of all calls so far. */
+  record(graphs: readonly Graph[]): void {
+    const { context, id } = this;
+    for (const [start, targets] of Object.entries(graphs[id] as Graph)) {
+      if (start !== 'roots') context.addSend(Number(start), {});
       for (const { to, message } of targets) {
-        if (this.context.recvs.get(to)?.has(message) !== true) this.context.addRecv(to, message, {});
-        this.context.known.set(to, 1);
+        if (context.recvs.get(to)?.has(message) !== true) context.addRecv(to, message, {});
+        context.known.set(to, 1);
       }
     }
+    // Who sent tensors knows to whom.
+    graphs.forEach((other, worker) => {
+      if (Object.values(other).some((targets) => targets.some(({ to }) => to === id))) context.known.set(worker, 1);
+    });
   }
 
   discover(to: number, token: number, _c: Ctx, pass: PassId, messages: readonly number[], options: PassOptions): void {
@@ -139,7 +108,8 @@ class Machine implements PassPort<null, Ctx> {
   open(_c: Ctx, pass: PassId, { failed }: PassOptions): LocalGraph<null> {
     this.latest = pass.n;
     for (const n of failed) this.added.delete(nameOf({ ...pass, n }));
-    return new FakeGraph(this.world.bounds, this.id, () => this.added.add(nameOf(pass)));
+    const { bounds } = this.world;
+    return new FakeGraph(bounds, graphsOf(bounds, pass.n), this.id, () => this.added.add(nameOf(pass)));
   }
 
   rollback(_c: Ctx, pass: PassId): boolean {
@@ -152,72 +122,8 @@ class Machine implements PassPort<null, Ctx> {
   }
 }
 
-/** Fires a receive function once all starts that lead to it have run. */
-class FakeGraph implements LocalGraph<null> {
-  private readonly bounds: Bounds;
-  private readonly worker: number;
-  private readonly add: () => void;
-  private readonly walked: string[] = [];
-  private readonly ran = new Set<string>();
-
-  constructor(bounds: Bounds, worker: number, add: () => void) {
-    this.bounds = bounds;
-    this.worker = worker;
-    this.add = add;
-  }
-
-  private get graph(): Graph {
-    return this.bounds.graph[this.worker] as Graph;
-  }
-
-  walk(starts: readonly number[] | 'roots'): Reached[] {
-    const names = starts === 'roots' ? ['roots'] : starts.map(String);
-    this.walked.push(...names);
-    const targets = names.flatMap((name) => this.graph[name] ?? []);
-    return this.bounds.planned === true
-      ? targets.map((target) => ({ ...target, reach: beyond(this.bounds.graph, target) }))
-      : targets;
-  }
-
-  seal(): void {}
-
-  run(start: { readonly message: number } | 'roots'): Fired<null>[] {
-    const name = start === 'roots' ? 'roots' : String(start.message);
-    const { breaks } = this.bounds;
-    if (breaks?.worker === this.worker && name === String(breaks.send)) throw new Error('broken');
-    this.ran.add(name);
-    const complete = (target: Target): boolean =>
-      this.walked.every((other) => this.ran.has(other) || !leads(this.graph[other], target));
-    return (this.graph[name] ?? []).filter(complete).map((target) => ({ ...target, grads: null, tensors: 1 }));
-  }
-
-  commit(): void {
-    this.add();
-  }
-
-  discard(): void {}
-}
-
-/** All send functions that gradients come to after `target`. */
-function beyond(graph: readonly Graph[], target: Target): Target[] {
-  const found: Target[] = [];
-  const pending = [target];
-  for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
-    for (const next of graph[at.to]?.[at.message] ?? []) {
-      if (found.some(({ to, message }) => to === next.to && message === next.message)) continue;
-      found.push(next);
-      pending.push(next);
-    }
-  }
-  return found;
-}
-
 function nameOf(pass: PassId): string {
   return `${pass.worker}.${pass.n}`;
-}
-
-function leads(targets: readonly Target[] | undefined, { to, message }: Target): boolean {
-  return targets?.some((target) => target.to === to && target.message === message) === true;
 }
 
 /** All workers and what is between them. */
@@ -231,7 +137,7 @@ class World {
 
   constructor(bounds: Bounds) {
     this.bounds = bounds;
-    this.machines = bounds.graph.map((graph, id) => new Machine(this, id, graph));
+    this.machines = bounds.graph.map((_, id) => new Machine(this, id, bounds.graph));
   }
 
   machine(id: number): Machine {
@@ -301,10 +207,20 @@ class World {
       machine.passes.onNack(token, DIED);
     }
     const { context } = machine;
-    if (context.known.has(dead) || context.pass?.id.worker === dead) machine.passes.abort(context, DIED);
+    const known = context.known.has(dead);
+    if (known || context.pass?.id.worker === dead) machine.passes.abort(context, DIED);
     context.known.delete(dead);
+    if (!known || id === CREATOR || dead === CREATOR) return;
+    this.send(id, CREATOR, true, 'adopt', () => {
+      const creator = this.machine(CREATOR);
+      creator.passes.meet(creator.context, { worker: id, incarnation: 1 });
+    });
+    machine.passes.meet(context, { worker: CREATOR, incarnation: 1 });
   }
 }
+
+/** The worker whose context it is. */
+const CREATOR = 0;
 
 const DIED: Failure = { code: 'peer-died', name: 'RpcError', text: 'died' };
 const LATE: Failure = { code: 'deadline-exceeded', name: 'RpcError', text: 'late' };
@@ -347,6 +263,8 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
       const machine = world.machine(last);
       if (words[0] === 'start') {
         machine.started++;
+        if (machine.started === 2 && bounds.later !== undefined)
+          for (const each of world.machines) each.record(bounds.later);
         try {
           machine.passes.start(machine.context, undefined, { retainGraph: true, fast: bounds.fast ?? false });
         } catch {
@@ -399,9 +317,11 @@ function stateOf(machine: Machine): unknown {
     pass.parent !== undefined,
     [...pass.told.keys()].sort(),
   ];
-  const { finished, failed, unspread } = context;
+  const { finished, failed, unspread, aborted, known } = context;
   return [
     state,
+    aborted.map(nameOf),
+    [...known.keys()].sort(),
     [...finished].sort(),
     failed,
     unspread?.n,
@@ -434,13 +354,37 @@ function endOf({ machines, unanswered, bounds }: World, origins: readonly number
   );
   if (unaware >= 0 && alive.length === machines.length) return `${unaware} never heard of a pass that could not begin`;
   if (open.length > 0) return `never answered: ${open.map(([label]) => label).join('; ')}`;
+  const overridden = lostForNothing(machines, origins, bounds);
+  if (overridden !== undefined) return overridden;
   // An origin that died may have been done or not.
   if (origins.some((id) => machines[id]?.alive !== true)) return undefined;
-  const done = machines
-    .flatMap(({ succeeded }) => succeeded)
-    .sort()
-    .join();
-  const wrong = alive.filter(({ added }) => [...added].sort().join() !== done);
-  const seen = machines.map(({ added }) => [...added].sort().join() || 'none').join('; ');
-  return wrong.length > 0 ? `passes ${done || 'none'} succeeded, but these were added: ${seen}` : undefined;
+  const done = machines.flatMap(({ succeeded }) => succeeded).sort();
+  const due = (worker: number): string => done.filter((pass) => takesPart(bounds, pass, worker)).join();
+  const seen = machines.map(({ added }) => [...added].sort().join());
+  if (machines.every(({ alive }, id) => !alive || seen[id] === due(id))) return undefined;
+  return `passes ${done.join() || 'none'} succeeded, but these were added: ${seen.map((text) => text || 'none').join('; ')}`;
+}
+
+/** Whether a pass comes to a worker. */
+function takesPart(bounds: Bounds, pass: string, worker: number): boolean {
+  const [origin, n] = pass.split('.').map(Number) as [number, number];
+  const graphs = graphsOf(bounds, n);
+  const roots = graphs[origin]?.['roots'] ?? [];
+  return (
+    worker === origin || roots.some((target) => [target, ...beyond(graphs, target)].some(({ to }) => to === worker))
+  );
+}
+
+/** The calls that have been made when the pass of this number begins. */
+function graphsOf(bounds: Bounds, n: number): readonly Graph[] {
+  return n > 1 ? (bounds.later ?? bounds.graph) : bounds.graph;
+}
+
+/** The passes of the origin with the lowest id give way to nobody: each is done, but for one that was given up. */
+function lostForNothing(machines: readonly Machine[], origins: readonly number[], bounds: Bounds): string | undefined {
+  if (bounds.mayDie !== undefined || bounds.breaks !== undefined) return undefined;
+  const first = Math.min(...origins);
+  const { outcomes, gaveUp } = machines[first] as Machine;
+  const failed = outcomes.filter((outcome) => outcome === 'failed').length;
+  return failed > (gaveUp ? 1 : 0) ? `${failed} passes of ${first} failed, which nobody may override` : undefined;
 }

@@ -4,7 +4,8 @@
  */
 import { parseArgs } from 'node:util';
 import { explore, formatExploration } from '@backwire/testing';
-import { CHAIN, passModel, TRIANGLE, TWO_ORIGINS, type Bounds } from './pass-model.ts';
+import { CHAIN, DETOUR, DETOUR_LATER, STAR, TRIANGLE, TWO_ORIGINS } from './graphs.ts';
+import { passModel, type Bounds } from './pass-model.ts';
 
 /** All of them can be searched to the end. */
 const WORLDS: readonly (readonly [string, Bounds])[] = [
@@ -16,6 +17,20 @@ const WORLDS: readonly (readonly [string, Bounds])[] = [
   ['a pass that is given up, and one that cannot begin', { graph: CHAIN, refuses: true, timeout: true, mayDie: 2 }],
   ['two passes, one given up', { graph: CHAIN, passes: 2, timeout: true }],
   ['two passes, one given up, a worker dies', { graph: CHAIN, passes: 2, timeout: true, mayDie: 2 }],
+  ['two passes in fast mode, the worker in the middle dies', { graph: CHAIN, fast: true, passes: 2, mayDie: 1 }],
+  [
+    'two passes over a chain, one given up, the worker in the middle dies',
+    { graph: CHAIN, passes: 2, timeout: true, mayDie: 1 },
+  ],
+  [
+    'two origins, two passes each, the worker between them dies',
+    { graph: TWO_ORIGINS, origins: [0, 2], passes: 2, mayDie: 1 },
+  ],
+  ['two passes, the second over another way', { graph: DETOUR, later: DETOUR_LATER, passes: 2, timeout: true }],
+  [
+    'two passes over a star, given up, its middle dies',
+    { graph: STAR, origins: [2], passes: 2, timeout: true, mayDie: 1 },
+  ],
   ['two passes, planned, one given up', { graph: TRIANGLE, passes: 2, timeout: true, planned: true }],
   ['two passes, planned, a worker dies', { graph: TRIANGLE, passes: 2, planned: true, mayDie: 1 }],
   ['two origins, two passes each', { graph: TWO_ORIGINS, origins: [0, 2], passes: 2, planned: true }],

@@ -240,22 +240,24 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
       if (known || (pass !== undefined && sameMember(pass, member))) machine.abort(context, failure);
       if (known) context.known.delete(member.worker);
       // Who brought a context here hands its end on, also where no gradients go between the two.
-      if (known || this.contexts.broughtBy(context, member)) this.askAdoption(context.ref);
+      if (known || this.contexts.broughtBy(context, member)) this.askAdoption(context);
     }
   }
 
   /** Who brought this worker into the context may have died with that knowledge: the creator has to know of it too. */
-  private askAdoption(ref: ContextRef): void {
+  private askAdoption(context: LiveContext): void {
+    const { ref } = context;
     if (sameMember(ref, this.contexts.self)) return;
     const payload = encodeContextMessage({ context: ref, oldest: 0 });
     tell(this.host, ref.worker, MessageType.AUTOGRAD_ADOPT_REQ, payload);
+    this.runner.machine.meet(context, ref);
   }
 
   private onAdopt(from: WorkerInfo, payload: Uint8Array): void {
     const { context: ref } = decodeContextMessage(payload);
     const context = this.contexts.lookup(ref);
     if (context === undefined) this.tellEnd(from.id, ref);
-    else context.known.set(from.id, incarnationOf(this.host, from));
+    else this.runner.machine.meet(context, { worker: from.id, incarnation: incarnationOf(this.host, from) });
   }
 
   private onCleanup(from: WorkerInfo, payload: Uint8Array): void {

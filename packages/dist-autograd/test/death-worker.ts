@@ -24,6 +24,31 @@ const nested = rpcFunction('death/nested', async (at: number, a: Tensor, b: Tens
   const next = (at + 1) % 4;
   return hops > 0 ? rpcSync(next, nested, [next, a, b, hops - 1]) : rpcSync(next, plus, [a, b]);
 });
+/** Keeps the process that runs it busy in a backward pass, for long enough that another dies meanwhile. */
+const busy = customFunction({
+  forward: (_ctx, x) => x.clone(),
+  backward: (_ctx, grad) => {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000);
+    return [grad];
+  },
+});
+/** Ends the process soon after it has sent gradients on. */
+const dyingSoon = customFunction({
+  forward: (_ctx, x) => x.clone(),
+  backward: (_ctx, grad) => {
+    setTimeout(die, 300);
+    return [grad];
+  },
+});
+const weight = ones([2], { requiresGrad: true });
+const weighed = rpcFunction('death/weighed', (x: Tensor) => x.mul(weight));
+const busyHere = rpcFunction('death/busy', (x: Tensor) => busy(x));
+/** Its gradients go to w2, which is done with them at once, and to the creator, which is not. */
+const forked = rpcFunction('death/forked', async (x: Tensor) => {
+  const [done, held] = await Promise.all([rpcAsync('w2', weighed, [x]), rpcAsync('w0', busyHere, [x])]);
+  return dyingSoon(done.add(held));
+});
+const gradientsAt = rpcFunction('death/gradients', (id: bigint) => getGradients(id).size);
 const counters = rpcFunction('death/counters', () => Object.values(distAutogradDebugInfo()));
 const kill = rpcFunction('death/kill', () => void setTimeout(die, 20));
 
@@ -90,6 +115,17 @@ async function creator(): Promise<void> {
       say(`again ${JSON.stringify(getGradients(id).get(x)?.toArray())}`);
     });
     await settle('w1');
+  } else if (scenario === 'between-committed') {
+    await context(async (id) => {
+      await failingPass(id, await rpcSync('w1', forked, [x]));
+      let left = -1;
+      for (let i = 0; i < 100 && left !== 0; i++) {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        left = await rpcSync('w2', gradientsAt, [id]);
+      }
+      say(`w2 keeps ${left}`);
+    });
+    await settle('w2');
   } else if (isBefore(scenario)) {
     await afterDeathOf('w2', () => BEFORE[scenario](x));
     await settle('w1');

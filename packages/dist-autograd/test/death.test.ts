@@ -105,6 +105,19 @@ describe('a process that is killed', { timeout: 90_000 }, () => {
     ]);
   });
 
+  it('between the creator and one that is done with its part leaves no gradients of the failed pass there', async () => {
+    await group('between-committed', async ([creator, killed]) => {
+      expect(await creator!.exited(60_000)).toMatchObject({ code: 0 });
+      expect(await killed!.exited(1_000)).toMatchObject({ signal: 'SIGKILL' });
+      expect(creator!.output('stdout').trim().split('\n')).toEqual([
+        failure(0, 'w1'),
+        'gradients 0',
+        'w2 keeps 0',
+        'w2 [0,0]',
+      ]);
+    });
+  });
+
   it('as creator leaves no context on the others', async () => {
     await group('creator', async ([creator, ...others]) => {
       expect(await creator!.exited(60_000)).toMatchObject({ signal: 'SIGKILL' });

@@ -49,6 +49,9 @@ export class Context<S, R> {
   /** A pass that failed here and whose abort has not come by yet: it still has to be handed on. */
   unspread: PassId | undefined;
 
+  /** Passes whose failure this worker has told to all it knew, the latest of them: who is met later is told too. */
+  aborted: readonly PassId[] = [];
+
   constructor(ref: ContextRef) {
     this.ref = ref;
     this.id = publicId(ref.worker, ref.local);

@@ -75,3 +75,9 @@ export function overtaken(context: { readonly id: bigint }): Failure {
 export function originDied(pass: PassId): Failure {
   return { code: 'peer-died', name: 'RpcError', text: `worker ${pass.worker}, which started this backward pass, died` };
 }
+
+/** Told to who could not hear why a pass failed: the worker that would have handed it on is no more. */
+export function failedBefore(): Failure {
+  const text = 'this backward pass failed, and the worker that would have told why died';
+  return { code: 'peer-died', name: 'RpcError', text };
+}

@@ -14,6 +14,7 @@ import { MAX_ORIGINS, MAX_RETURNED_TENSORS } from '../limits.ts';
 import type { Context } from './context.ts';
 import { memberKey, sameMember, samePass, comparePasses, type MemberRef, type PassId } from './ids.ts';
 import {
+  failedBefore,
   inProgress,
   noContext,
   originDied,
@@ -181,6 +182,15 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   /** A member is no more: no pass of it begins or goes on here, whoever is late to hear of it. */
   died(member: MemberRef): void {
     this.dead.set(member.worker, Math.max(member.incarnation, this.dead.get(member.worker) ?? -1));
+  }
+
+  /**
+   * A worker that takes part in a context becomes known here, since another that stood between them died: who handed on what failed may have
+   * died with it, so all that failed is told again, and from now on they tell each other.
+   */
+  meet(context: C, { worker, incarnation }: MemberRef): void {
+    context.known.set(worker, incarnation);
+    for (const pass of context.aborted) this.port.abort(worker, context, pass, this.prefixed(failedBefore()));
   }
 
   private enter(context: C | undefined, pass: PassId, options: PassOptions, reply: Reply): PassState | undefined {
@@ -396,6 +406,8 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   }
 
   private spread(context: C, pass: PassId, failure: Failure, from: number | undefined): void {
+    const earlier = context.aborted.filter((one) => !samePass(one, pass));
+    context.aborted = [...earlier, pass].slice(-MAX_FAILED_NAMED);
     for (const to of new Set([...context.known.keys(), ...context.recvs.keys()])) {
       if (to !== this.self.worker && to !== from) this.port.abort(to, context, pass, failure);
     }
