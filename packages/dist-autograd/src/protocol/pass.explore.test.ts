@@ -45,6 +45,8 @@ describe('every order of messages of a pass over three workers', { timeout: 120_
       { fast: true, mayDie: 1, graph: SPARE },
     ],
     ['between workers that know the one which dies, and no other', { graph: STAR, origins: [2], mayDie: 1, passes: 2 }],
+    ['over a star, of which the creator dies', { graph: STAR, origins: [2], mayDie: 0, passes: 2, timeout: true }],
+    ['over a star, of which a far worker dies', { graph: STAR, origins: [2], mayDie: 3 }],
     ['planned, between such workers', { planned: true, graph: STAR, origins: [2], mayDie: 1, passes: 2 }],
     ['with two origins, and the worker between them that dies', { origins: [0, 2], graph: TWO_ORIGINS, mayDie: 1 }],
     ['in fast mode with a call further on that nothing depends on', { fast: true, timeout: true, graph: SPARE }],

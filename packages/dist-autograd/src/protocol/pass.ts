@@ -392,7 +392,8 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     state.graph.discard(failure);
     this.disengage(state, named);
     if (orphan) this.port.abort(state.id.worker, context, state.id, named);
-    if (state.origin || from !== undefined) this.spread(context, state.id, named, from);
+    // An orphan that told the origin waits to hear it back before it hands it on.
+    if (state.origin || from !== undefined) this.spread(context, state.id, named, state.origin ? undefined : from);
     else context.unspread = state.id;
     if (!state.origin) return;
     context.failed = [...context.failed, state.id.n].slice(-MAX_FAILED_NAMED);
