@@ -350,14 +350,15 @@ function endOf({ machines, unanswered, bounds }: World, origins: readonly number
   );
   const refused = origins.length === 1 ? machines[origins[0] as number]?.refused : undefined;
   const unaware = alive.findIndex(
-    ({ missing, latest }, id) => !origins.includes(id) && !missing && latest < (refused ?? 0),
+    ({ missing, latest, context }, id) =>
+      context.known.size > 0 && !origins.includes(id) && !missing && latest < (refused ?? 0),
   );
   if (unaware >= 0 && alive.length === machines.length) return `${unaware} never heard of a pass that could not begin`;
   if (open.length > 0) return `never answered: ${open.map(([label]) => label).join('; ')}`;
   const overridden = lostForNothing(machines, origins, bounds);
   if (overridden !== undefined) return overridden;
-  // An origin that died may have been done or not.
-  if (origins.some((id) => machines[id]?.alive !== true)) return undefined;
+  // An origin that died may have been done or not; with its creator a context is over.
+  if ([CREATOR, ...origins].some((id) => machines[id]?.alive !== true)) return undefined;
   const done = machines.flatMap(({ succeeded }) => succeeded).sort();
   const due = (worker: number): string => done.filter((pass) => takesPart(bounds, pass, worker)).join();
   const seen = machines.map(({ added }) => [...added].sort().join());
