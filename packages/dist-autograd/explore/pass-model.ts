@@ -97,7 +97,8 @@ class Machine implements PassPort<null, Ctx> {
     if (this.heard.has(to)) return;
     this.world.send(this.id, to, true, `A${nameOf(pass)}`, () => {
       const there = this.world.machine(to);
-      there.passes.onAbort(there.context, this.id, pass, failure);
+      if (there.context.hasMet({ worker: this.id, incarnation: 1 }))
+        there.passes.onAbort(there.context, this.id, pass, failure);
     });
   }
 
@@ -175,6 +176,9 @@ class World {
     this.unanswered.set(label, { from, to, token });
     this.send(from, to, false, what, () => {
       let answered = false;
+      // Who died since is let in no more, and needs no answer.
+      if (!this.machine(to).context.known.has(from) && this.machine(from).alive)
+        this.wrong = `${label} came from a stranger`;
       serve((failure, back = []) => {
         if (answered) this.wrong = `${label} was answered twice`;
         answered = true;

@@ -17,7 +17,7 @@ import { unlessRefused } from './failure.ts';
 import { MAX_INSPECTED } from './limits.ts';
 import { LiveContext } from './live-context.ts';
 import { PassRunner, type BackwardOptions } from './pass-runner.ts';
-import { incarnationOf, tell } from './peers.ts';
+import { memberOf, tell } from './peers.ts';
 import { ContextTable } from './protocol/context.ts';
 import { sameMember, type ContextRef, type MemberRef } from './protocol/ids.ts';
 import { precondition } from './protocol/pass-failures.ts';
@@ -257,14 +257,14 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     const { context: ref } = decodeContextMessage(payload);
     const context = this.contexts.lookup(ref);
     if (context === undefined) this.tellEnd(from.id, ref);
-    else this.runner.machine.meet(context, { worker: from.id, incarnation: incarnationOf(this.host, from) });
+    else this.runner.machine.meet(context, memberOf(this.host, from));
   }
 
   private onCleanup(from: WorkerInfo, payload: Uint8Array): void {
     const { context: ref, oldest } = decodeContextMessage(payload);
     // Only the creator ends a context; who brought this worker into it hands that on.
     if (sameMember(ref, this.contexts.self)) return;
-    const by: MemberRef = { worker: from.id, incarnation: incarnationOf(this.host, from) };
+    const by = memberOf(this.host, from);
     const context = this.contexts.release(ref, oldest, by);
     if (context === undefined) return;
     this.abort(context);

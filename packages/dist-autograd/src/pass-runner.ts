@@ -27,12 +27,12 @@ import { errorOf, failureOf } from './failure.ts';
 import type { LiveContext } from './live-context.ts';
 import { PartQueue } from './part-queue.ts';
 import { answer, gradientsOf, outcomeOf, presenceOf, thereOf, together, type Request } from './pass-messages.ts';
-import { tell } from './peers.ts';
+import { incarnationOf, memberOf, tell } from './peers.ts';
 import type { ContextTable } from './protocol/context.ts';
 import type { PassId } from './protocol/ids.ts';
 import { TimeLimits } from './time-limits.ts';
 import { PassMachine } from './protocol/pass.ts';
-import { PassError } from './protocol/pass-failures.ts';
+import { noPart, PassError } from './protocol/pass-failures.ts';
 import type { Failure, Fired, LocalGraph, PassOptions, PassPort, Reply } from './protocol/pass-types.ts';
 
 /** How a backward pass may be run. */
@@ -97,7 +97,10 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   onAbort(from: WorkerInfo, payload: Uint8Array): void {
     const { context: ref, pass, failure } = decodeAbort(payload);
     const context = this.contexts.lookup(ref);
-    if (context !== undefined) this.machine.onAbort(context, from.id, pass, failure);
+    if (context === undefined) return;
+    // Anybody can name a context: one that is not in it has nothing to say of its passes.
+    if (context.hasMet(memberOf(this.host, from))) this.machine.onAbort(context, from.id, pass, failure);
+    else this.host.logger.debug({ from: from.name, context: ref }, 'an outsider says that a backward pass failed');
   }
 
   // What a pass does to the world.
@@ -222,8 +225,15 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
   }
 
   private onDiscover({ from, message }: Incoming, reply: Reply): void {
-    const { context, pass, options, messages } = decodeDiscover(message.payload);
-    this.machine.onDiscover(this.contexts.lookup(context), pass, messages, options, { worker: from.id, reply });
+    const { context: ref, pass, options, messages } = decodeDiscover(message.payload);
+    const context = this.contexts.lookup(ref);
+    if (context !== undefined && !this.knows(context, from)) return reply(noPart(from, context));
+    this.machine.onDiscover(context, pass, messages, options, { worker: from.id, reply });
+  }
+
+  /** Gradients, and questions of them, come back from where tensors went. */
+  private knows(context: LiveContext, from: WorkerInfo): boolean {
+    return context.known.get(from.id) === incarnationOf(this.host, from);
   }
 
   private onBackward(call: Incoming): Promise<Message> {
@@ -233,9 +243,13 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     const grads = gradientsOf(sent.present, message.tensors[Symbol.iterator]());
     const contextNow = (): LiveContext | undefined => this.contexts.lookup(ref);
     return answer(call, MessageType.BACKWARD_AUTOGRAD_RESP, contextNow, (reply) => {
-      this.parts.run(() =>
-        this.machine.onBackward(contextNow(), pass, sent.message, grads, options, { worker: from.id, reply }),
-      );
+      this.parts.run(() => {
+        const context = contextNow();
+        if (context === undefined || this.knows(context, from))
+          return this.machine.onBackward(context, pass, sent.message, grads, options, { worker: from.id, reply });
+        this.drop(grads);
+        reply(noPart(from, context));
+      });
     });
   }
 

@@ -2,6 +2,7 @@
 import type { WorkerInfo } from '@backwire/rpc';
 import type { ExtensionHost } from '@backwire/rpc/internal';
 import type { MessageType } from '@backwire/wire';
+import type { MemberRef } from './protocol/ids.ts';
 
 /** Sends a control message to a worker that is still there, and not to this one. */
 export function tell(host: ExtensionHost, id: number, type: MessageType, payload: Uint8Array): void {
@@ -17,4 +18,9 @@ export function tell(host: ExtensionHost, id: number, type: MessageType, payload
 /** The present life of a worker, which may be this one. */
 export function incarnationOf(host: ExtensionHost, worker: WorkerInfo): number {
   return worker.id === host.self.id ? host.incarnation : host.incarnationOf(worker);
+}
+
+/** A worker in its present life. */
+export function memberOf(host: ExtensionHost, worker: WorkerInfo): MemberRef {
+  return { worker: worker.id, incarnation: incarnationOf(host, worker) };
 }

@@ -10,9 +10,8 @@ import { RecvRpcBackward, SendRpcBackward } from './engine/functions.ts';
 import { reachOf } from './engine/reach.ts';
 import { unlessRefused } from './failure.ts';
 import type { LiveContext } from './live-context.ts';
-import { incarnationOf } from './peers.ts';
+import { incarnationOf, memberOf } from './peers.ts';
 import type { ContextTable } from './protocol/context.ts';
-import type { MemberRef } from './protocol/ids.ts';
 import type { Direction, Path } from './protocol/order-key.ts';
 import type { Target } from './protocol/pass-types.ts';
 import { wrapPayload } from './wrapped-bytes.ts';
@@ -149,7 +148,9 @@ export function unwrapRequest(
   if (forcesRecording(meta.type) === undefined) {
     throw new RpcError('protocol-error', `a message of type ${meta.type} cannot be wrapped in an autograd context`);
   }
-  const context = unlessRefused(() => own.contexts.accept(meta.context, meta.oldest, memberOf(own, from)));
+  const by = memberOf(own.host, from);
+  const context = unlessRefused(() => own.contexts.accept(meta.context, meta.oldest, by));
+  context.calledBy(by);
   if (meta.graph) attach(own, context, from, meta, inner);
   return { context, inner, path: meta.path };
 }
@@ -204,10 +205,6 @@ function unwrap(message: Message): { meta: WrapMetadata; inner: Message } {
   const { payload, extra } = readWrappedPayload(message.payload);
   const meta = decodeWrap(extra);
   return { meta, inner: { type: meta.type, id: message.id, payload, tensors: message.tensors } };
-}
-
-function memberOf(own: Wrapping, worker: WorkerInfo): MemberRef {
-  return { worker: worker.id, incarnation: incarnationOf(own.host, worker) };
 }
 
 function know(own: Wrapping, context: LiveContext, worker: WorkerInfo): void {

@@ -36,6 +36,8 @@ export class Context<S, R> {
   readonly recvs = new Map<number, Map<number, R>>();
   /** Workers that take part as far as this one knows, with their life. */
   readonly known = new Map<number, number>();
+  /** Workers that have called here in this context, with their life: they may know this one, and not be known. */
+  private callers: Map<number, number> | undefined;
   /** The creator's oldest id alive, as whoever brought the context said. */
   oldest = 0;
   /** It was taken out of the table: no message may use it any more. */
@@ -67,6 +69,16 @@ export class Context<S, R> {
     if (own === undefined) this.recvs.set(from, (own = new Map<number, R>()));
     this.room(own.size);
     own.set(message, recv);
+  }
+
+  /** Notes who has called here in this context. */
+  calledBy({ worker, incarnation }: MemberRef): void {
+    if (this.known.get(worker) !== incarnation) (this.callers ??= new Map<number, number>()).set(worker, incarnation);
+  }
+
+  /** Whether a member has a say in what fails here: it is known, or has called here. */
+  hasMet({ worker, incarnation }: MemberRef): boolean {
+    return this.known.get(worker) === incarnation || this.callers?.get(worker) === incarnation;
   }
 
   get recvCount(): number {

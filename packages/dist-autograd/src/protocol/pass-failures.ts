@@ -60,6 +60,11 @@ export function strayTensor(theirs: bigint, ours: bigint, ended: boolean): Failu
   );
 }
 
+/** A member has a say in the passes of contexts in which tensors went between it and this worker. */
+export function noPart(worker: { readonly name: string }, context: { readonly id: bigint }): Failure {
+  return precondition(`worker '${worker.name}' has no part in the passes of autograd context ${context.id} here`);
+}
+
 export function stale(): Failure {
   return precondition('this backward pass has ended already');
 }

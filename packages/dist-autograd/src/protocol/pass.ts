@@ -381,7 +381,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
 
   /**
    * Ends a pass here. The failure climbs the acknowledgement tree to the origin, which tells everybody; a worker that nobody waits
-   * for tells the origin itself.
+   * for tells everybody itself.
    */
   private fail(context: C, state: PassState, failure: Failure, from?: number): void {
     if (context.pass !== state) return;
@@ -391,9 +391,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     for (const [token, entry] of this.outgoing) if (entry.state === state) this.outgoing.delete(token);
     state.graph.discard(failure);
     this.disengage(state, named);
-    if (orphan) this.port.abort(state.id.worker, context, state.id, named);
-    // An orphan that told the origin waits to hear it back before it hands it on.
-    if (state.origin || from !== undefined) this.spread(context, state.id, named, state.origin ? undefined : from);
+    if (state.origin || from !== undefined || orphan) this.spread(context, state.id, named, from);
     else context.unspread = state.id;
     if (!state.origin) return;
     context.failed = [...context.failed, state.id.n].slice(-MAX_FAILED_NAMED);
