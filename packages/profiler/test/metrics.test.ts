@@ -3,11 +3,13 @@ import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createAgent, registerErrorType, rpcAsync, RpcError, rpcFunction, rpcSync, type RpcAgent } from '@backwire/rpc';
 import { BUCKETS, CallHistograms, type Histogram } from '../src/metrics/call-histograms.ts';
-import { measureCalls, metricsText, serveMetrics, type MetricsServer } from '../src/index.ts';
+import { measureCalls, metricsText, profile, profiling, serveMetrics, type MetricsServer } from '../src/index.ts';
 import { prometheusText } from '../src/metrics/prometheus.ts';
 
 const quick = rpcFunction('metrics.test/quick', (x: number) => x);
 const slow = rpcFunction('metrics.test/slow', () => new Promise<void>((done) => setTimeout(done, 30)));
+let letGo = (): void => undefined;
+const holds = rpcFunction('metrics.test/holds', () => new Promise<void>((done) => (letGo = done)));
 const bad = rpcFunction('metrics.test/bad', (_x: string): void => {
   throw new RangeError('a value: sesame');
 });
@@ -103,6 +105,44 @@ describe('metrics', () => {
     expect(outcomes(measureCalls(second).server, 'metrics.test/fails')).toEqual(expected);
     expect(outcomes(measureCalls(first).client, 'metrics.test/slow')).toEqual([['deadline-exceeded', 1]]);
   });
+
+  it.each([
+    ['plain', false],
+    ['wrapped', true],
+  ])(
+    'count calls that wait in line as long as somebody waits for them, by why that ended: %s ones',
+    async (_, wrapped) => {
+      const store = `memory://metrics-${++groups}`;
+      const start = (rank: number): Promise<RpcAgent> =>
+        createAgent({ name: `w${rank}`, rank, worldSize: 2, store, maxConcurrentCalls: 1, extensions: [profiling()] });
+      const [first, second] = await Promise.all([start(0), start(1)]);
+      agents.push(first, second);
+      measureCalls(second);
+      const left = new AbortController();
+      const make = (): Promise<unknown>[] => [
+        ...[1, 2, 3].map((x) => rpcAsync('w1', quick, [x], { timeoutMs: 50 })),
+        rpcAsync('w1', quick, [4], { signal: left.signal }),
+      ];
+      await first.run(async () => {
+        const held = rpcAsync('w1', holds);
+        const calls = wrapped ? (await profile(make)).value : make();
+        setTimeout(() => left.abort(), 50);
+        await Promise.allSettled(calls);
+        const ofQuick = (): Histogram[] =>
+          measureCalls(second).server.filter(({ method }) => method === 'metrics.test/quick');
+        await expect
+          .poll(() => ofQuick().map(({ error, count }) => [error, count]))
+          .toEqual([
+            ['deadline-exceeded', 3],
+            ['cancelled', 1],
+          ]);
+        // None of them waits for the slot, nor counts as running.
+        expect(second.metrics()).toMatchObject({ handlers_running: 1, handlers_queued: 0 });
+        letGo();
+        await held;
+      });
+    },
+  );
 
   it('show what is open while it is open', async () => {
     const [first, second] = await pair();

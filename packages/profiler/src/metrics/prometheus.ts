@@ -36,7 +36,13 @@ export function prometheusText(input: PrometheusInput): string {
   }
   extensions(out, base, metrics.extensions);
   histograms(out, base, 'client', 'calls take, as their caller sees it', input.client);
-  histograms(out, base, 'server', 'calls take from their arrival to the end of their handler', input.server);
+  histograms(
+    out,
+    base,
+    'server',
+    'calls take from their arrival to the end of their handler, or until they are refused or given up before it',
+    input.server,
+  );
   return `${out.join('\n')}\n`;
 }
 

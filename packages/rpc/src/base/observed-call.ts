@@ -39,6 +39,6 @@ export interface CallObserver {
   settled?(call: ObservedCall, error: unknown): void;
   /** The handler of an incoming call begins. */
   handling?(call: ObservedHandler): void;
-  /** Its handler is over, or it was refused; `error` is undefined when it succeeded. */
+  /** Its handler is over, or it was refused or given up before that began; `error` is undefined when it succeeded. */
   handled?(call: ObservedHandler, error: unknown): void;
 }

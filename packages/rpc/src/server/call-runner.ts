@@ -220,7 +220,7 @@ export class CallRunner {
     }
     try {
       if (pending.length > 0) await Promise.all(pending);
-      if (call?.aborted === true) throw new RpcError('cancelled', 'the call was cancelled', { peer: from.worker });
+      if (call?.aborted === true) throw call.abortReason;
       this.environment.checkResult(definition, args);
     } catch (error) {
       for (const give of unclaimed ?? []) give();

@@ -4,10 +4,11 @@ import { ConcurrencyLimit, Share } from './concurrency-limit.ts';
 
 interface Call {
   holdsSlot: boolean;
+  leaveLine: (() => void) | undefined;
   origin: { share: Share };
 }
 
-const callOf = (share: Share): Call => ({ holdsSlot: false, origin: { share } });
+const callOf = (share: Share): Call => ({ holdsSlot: false, leaveLine: undefined, origin: { share } });
 
 describe('slots', () => {
   test('are given to those that wait in order, and to no more than there are', async () => {
@@ -32,6 +33,20 @@ describe('slots', () => {
     slots.release(others[0]);
     await Promise.all(waiting);
     expect([order, slots.used, slots.queued]).toEqual([[0, 1, 2], 2, 0]);
+  });
+
+  test('are not given to one that has left the line, which goes on without', async () => {
+    const slots = new ConcurrencyLimit(1);
+    const share = new Share();
+    const [first, leaving, last] = [0, 1, 2].map(() => callOf(share)) as [Call, Call, Call];
+    expect(slots.hold(first)).toBeUndefined();
+    const [left, held] = [slots.hold(leaving), slots.hold(last)];
+    leaving.leaveLine?.();
+    await left;
+    expect([leaving.holdsSlot, slots.used, slots.queued]).toEqual([false, 1, 1]);
+    slots.release(first);
+    await held;
+    expect([last.holdsSlot, last.leaveLine, slots.used, slots.queued]).toEqual([true, undefined, 1, 0]);
   });
 
   test('start a hundred thousand that end at once, one after the other', () => {

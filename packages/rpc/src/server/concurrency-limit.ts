@@ -60,6 +60,8 @@ export class Share {
 /** A call that may hold a slot. */
 interface Holder {
   holdsSlot: boolean;
+  /** Takes it out of the line. */
+  leaveLine: (() => void) | undefined;
   readonly origin: { readonly share: Share };
 }
 
@@ -109,7 +111,7 @@ export class ConcurrencyLimit {
     this.used++;
   }
 
-  /** Takes a slot for a call; undefined when it has it at once. */
+  /** Takes a slot for a call; undefined when it has it at once. One that leaves the line goes on without. */
   hold(call: Holder): Promise<void> | undefined {
     const { share } = call.origin;
     if (this.hasRoom(share)) {
@@ -117,12 +119,17 @@ export class ConcurrencyLimit {
       return undefined;
     }
     // Taken before the waiter goes on, or others would take the same one meanwhile.
-    return new Promise((resolve) =>
-      this.wait(share, () => {
+    return new Promise((resolve) => {
+      const leave = this.wait(share, () => {
+        call.leaveLine = undefined;
         this.take(call);
         resolve();
-      }),
-    );
+      });
+      call.leaveLine = () => {
+        leave();
+        resolve();
+      };
+    });
   }
 
   /** Gives back the slot that a call holds, if it holds one. */

@@ -133,9 +133,7 @@ export class Dispatcher implements CallServer {
   /** Answers a call that is not run. */
   refuse(call: InboundCall, error: RpcError): void {
     if (call.state === 'over') return;
-    this.order.drop(call);
-    call.finish();
-    call.origin.open.delete(call.id);
+    this.dismiss(call, error);
     if ((call.flags & FrameFlag.ONEWAY) === 0) this.handlers.answers.error(call, encodeSystemError(error));
     this.handlers.answers.credit(call);
   }
@@ -146,10 +144,16 @@ export class Dispatcher implements CallServer {
     const { state } = call;
     call.abort(reason);
     if (state === 'running') return;
+    this.dismiss(call, reason);
+    this.handlers.answers.credit(call);
+  }
+
+  /** Ends a call that has not begun. */
+  private dismiss(call: InboundCall, error: RpcError): void {
+    this.environment.observers.current?.handled?.(call, error);
     this.order.drop(call);
     call.finish();
     call.origin.open.delete(call.id);
-    this.handlers.answers.credit(call);
   }
 
   private unread(error: unknown, { definition, peer }: InboundCall): RpcError {

@@ -165,6 +165,7 @@ export class InboundCall implements CallContext, Claim {
     this.reason = reason;
     this.controller?.abort(reason);
     this.wake?.();
+    this.leave();
   }
 
   get aborted(): boolean {
@@ -191,12 +192,17 @@ export class InboundCall implements CallContext, Claim {
   finish(): void {
     this.state = 'over';
     if (this.timer !== undefined) clearTimeout(this.timer);
-    this.leaveLine?.();
-    this.leaveLine = undefined;
+    this.leave();
     const { unclaimed } = this;
     this.takeArgs();
     if (this.spent !== undefined) freeAll(this.spent);
     if (unclaimed !== undefined) for (const give of unclaimed) give();
+  }
+
+  private leave(): void {
+    const { leaveLine } = this;
+    this.leaveLine = undefined;
+    leaveLine?.();
   }
 
   /** That its time is over. */
