@@ -193,6 +193,20 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     }
   }
 
+  /** Contexts of others are over here: nobody can say so any more. */
+  fenced(): void {
+    const { self } = this.host;
+    const own: Failure = { code: 'fenced', name: 'RpcError', text: 'the group has removed this worker' };
+    // Who can still hear it is not removed.
+    const text = `its group has removed worker '${self.name}'`;
+    const theirs: Failure = { code: 'peer-died', name: 'RpcError', text, peer: self };
+    for (const context of [...this.contexts]) {
+      const isOurs = sameMember(context.ref, this.contexts.self);
+      this.runner.machine.abort(context, isOurs ? own : theirs);
+      if (!isOurs) this.end(context);
+    }
+  }
+
   debugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number> {
     return { num_current_backward_passes: this.runner.machine.active, num_autograd_contexts: this.contexts.size };
   }
@@ -219,9 +233,14 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   close(): void {
     for (const context of [...this.contexts]) {
       this.abort(context);
-      this.contexts.release(context.ref);
-      context.dispose();
+      this.end(context);
     }
+  }
+
+  /** Frees a context here, and tells nobody. */
+  private end(context: LiveContext): void {
+    this.contexts.release(context.ref);
+    context.dispose();
   }
 
   private lost(worker: WorkerInfo, incarnation: number, how: 'died' | 'left'): void {

@@ -420,6 +420,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     this.refusal = 'fenced';
     this.stallGuard.fenced();
     this.caller.calls.failEverything((executed, peer) => new RpcError('fenced', why, { executed, peer: peer.worker }));
+    this.extensions.fenced();
     this.hub.emit('fenced', undefined);
   }
 

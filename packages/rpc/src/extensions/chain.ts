@@ -218,6 +218,10 @@ export class ExtensionChain {
       this.guard('viewChanged', () => session.viewChanged?.(epoch, members, dead, left));
   }
 
+  fenced(): void {
+    for (const { session } of this.attached) this.guard('fenced', () => session.fenced?.());
+  }
+
   async drain(deadlineMs: number): Promise<void> {
     for (const { session } of [...this.attached].reverse()) await session.drain?.(deadlineMs);
   }
