@@ -112,6 +112,10 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     this.runner.machine.abort(context, released(context));
   }
 
+  remind(context: LiveContext, worker: number): void {
+    this.runner.machine.remind(context, worker);
+  }
+
   /** Ends a context of this worker everywhere. */
   release(context: LiveContext): void {
     this.abort(context);

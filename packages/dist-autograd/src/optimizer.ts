@@ -220,6 +220,7 @@ export class DistributedOptimizer implements Disposable {
     if (context.inPass) throw new RpcError('failed-precondition', `${what}: ${stillInPass(contextId)}`);
     const inFlight = context.follow();
     try {
+      for (const { rref } of this.#locals) session.remind?.(context, rref.owner().id);
       return await fn(session, context);
     } finally {
       inFlight.settle();

@@ -76,8 +76,9 @@ export class Context<S, R> {
     if (this.known.get(worker) !== incarnation) (this.callers ??= new Map<number, number>()).set(worker, incarnation);
   }
 
-  /** Whether a member has a say in what fails here: it is known, or has called here. */
+  /** Whether a member has a say in what fails here: it is known, has called here, or is the creator. */
   hasMet({ worker, incarnation }: MemberRef): boolean {
+    if (worker === this.ref.worker && incarnation === this.ref.incarnation) return true;
     return this.known.get(worker) === incarnation || this.callers?.get(worker) === incarnation;
   }
 

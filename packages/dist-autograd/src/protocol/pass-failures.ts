@@ -81,8 +81,7 @@ export function originDied(pass: PassId): Failure {
   return { code: 'peer-died', name: 'RpcError', text: `worker ${pass.worker}, which started this backward pass, died` };
 }
 
-/** Told to who could not hear why a pass failed: the worker that would have handed it on is no more. */
+/** Told to who may not have heard that a pass failed, by one that does not remember why. */
 export function failedBefore(): Failure {
-  const text = 'this backward pass failed, and the worker that would have told why died';
-  return { code: 'peer-died', name: 'RpcError', text };
+  return precondition('this backward pass failed on another worker');
 }

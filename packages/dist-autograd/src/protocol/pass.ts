@@ -190,6 +190,19 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
    */
   meet(context: C, { worker, incarnation }: MemberRef): void {
     context.known.set(worker, incarnation);
+    this.tellFailed(context, worker);
+  }
+
+  /**
+   * A worker is going to be asked for what the passes in a context left. One that is not known hears from others what failed, and maybe later
+   * than the question: it is told first.
+   */
+  remind(context: C, worker: number): void {
+    if (worker === this.self.worker || context.known.has(worker) || context.recvs.has(worker)) return;
+    this.tellFailed(context, worker);
+  }
+
+  private tellFailed(context: C, worker: number): void {
     for (const pass of context.aborted) this.port.abort(worker, context, pass, this.prefixed(failedBefore()));
   }
 

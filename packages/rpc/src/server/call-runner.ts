@@ -168,7 +168,7 @@ export class CallRunner {
 
   /** Runs a call that came as a message (PYTHON_CALL or SCRIPT_CALL), inside the handler context that is current. */
   async runMessage(from: Peer, message: Message, call: InboundCall | undefined, fate: Fate): Promise<unknown> {
-    return this.runRead(from, this.readMessage(from, message), call, fate);
+    return this.runRead(this.readMessage(from, message), call, fate);
   }
 
   /** The plain call inside of a message that extensions unwrapped: its reply, for them to wrap. */
@@ -197,7 +197,7 @@ export class CallRunner {
     const run = async (began: () => void): Promise<RpcMessage> => {
       taken = true;
       call.unclaimed = undefined;
-      const value = await this.handlers.slotted(call, () => this.runRead(call.peer, read, call, 'answers', began));
+      const value = await this.handlers.slotted(call, () => this.runRead(read, call, 'answers', began));
       return this.handlers.replyMessage(call.peer, message.type, value, () => read.definition.name);
     };
     const { definition, args, found } = read;
@@ -208,7 +208,6 @@ export class CallRunner {
 
   /** Waits for what the arguments wait for, says that the handler begins, and runs it. */
   private async runRead(
-    from: Peer,
     { definition, args, pending, unclaimed, found }: ReadCall,
     call: InboundCall | undefined,
     fate: Fate,
