@@ -3,25 +3,19 @@ import { expect, it } from 'vitest';
 import { rpcAsync, rpcFunction } from '@backwire/rpc';
 import type { ExtensionHost } from '@backwire/rpc/internal';
 import { tensor, type Tensor } from '@backwire/tensor';
-import {
-  decodeOutcome,
-  encodeAbort,
-  encodeBackward,
-  encodeDiscover,
-  MessageType,
-  type PassFailure,
-} from '@backwire/wire/internal';
+import { decodeOutcome, encodeAbort, encodeBackward, encodeDiscover, MessageType } from '@backwire/wire/internal';
 import { backward, context, getGradients } from '../src/index.ts';
 import { AutogradSession } from '../src/extension.ts';
 import { MAX_ORIGINS } from '../src/limits.ts';
 import { memberKey, type ContextRef, type PassId } from '../src/protocol/ids.ts';
+import type { Failure } from '../src/protocol/pass-types.ts';
 import { useAgents, leaf } from './agents.ts';
 
 const double = rpcFunction('autograd-hostile/double', (x: Tensor) => x.mul(2));
 const through = rpcFunction('autograd-hostile/through', (x: Tensor) => rpcAsync('w1', double, [x]));
 const here = rpcFunction('autograd-hostile/here', () => undefined);
 const group = useAgents('autograd-hostile', 3);
-const LIE: PassFailure = { code: 'internal', name: 'RpcError', text: 'a lie' };
+const LIE: Failure = { code: 'internal', name: 'RpcError', text: 'a lie' };
 const OPTIONS = { retainGraph: false, fast: false, failed: [] };
 
 function sessionAt(rank: number): AutogradSession {
