@@ -44,6 +44,25 @@ def scripted(a: torch.Tensor, b: int) -> torch.Tensor:
     return a * b
 
 
+@torch.jit.script
+def scripted_sum(a: int, b: int) -> int:
+    return a + b
+
+
+@torch.jit.script
+class ScriptedCounter(object):
+    def __init__(self, start: int):
+        self.count = start
+
+    def add(self, n: int) -> int:
+        return self.count + n
+
+
+@torch.jit.script
+def scripted_counter(start: int) -> ScriptedCounter:
+    return ScriptedCounter(start)
+
+
 @rpc.functions.async_execution
 def later(to, a):
     return rpc.rpc_async(to, torch.add, args=(a, a))

@@ -19,7 +19,7 @@ import { RemoteException } from '../values/objects.ts';
 import { raised, refused, unread, unsent } from './errors.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from './script-calls.ts';
 import { isAsyncCall, plainName, targetOf, udfOf, type Target } from './targets.ts';
-import { readingFrom, takeBack, type Reading, type Values, type Writing } from './values.ts';
+import { readingFrom, takeBack, writingTo, type Reading, type Values, type Writing } from './values.ts';
 
 /** What profiles call a call. */
 export interface CallName {
@@ -92,7 +92,7 @@ export class Caller implements CallMaker {
   }
 
   oneway(peer: TorchPeer, name: string, args: readonly unknown[], options: CallOptions | undefined): void {
-    const writing: Writing = { to: peer.worker, undo: [] };
+    const writing = writingTo(peer.worker);
     const limits = limitsOf(options ?? {}, 0);
     const body = this.encode(targetOf(name), args, writing);
     // The answer, which torch sends in any case, is read and dropped.
@@ -115,7 +115,7 @@ export class Caller implements CallMaker {
     answer: Answer,
     call?: CallName,
   ): void {
-    const writing: Writing = { to: peer.worker, undo: [] };
+    const writing = writingTo(peer.worker);
     let body: Body;
     let limits: CallOptions;
     try {
@@ -150,7 +150,7 @@ export class Caller implements CallMaker {
     take: (response: TorchResponse, reading: Reading) => unknown,
     options: CallOptions = {},
   ): Promise<unknown> {
-    const request = { body, writing: { to: peer.worker, undo: [] }, wrap: false };
+    const request = { body, writing: writingTo(peer.worker), wrap: false };
     return new Promise((resolve, reject) =>
       this.send(peer, request, options, expecting(peer, take), { resolve, reject }),
     );
@@ -189,6 +189,7 @@ export class Caller implements CallMaker {
       settled = wrapped.settled;
       giveUp = peer.request(wrapped.body, {
         resolve: (body) => {
+          for (const known of writing.answered.splice(0)) known();
           if (!end()) return;
           this.answered(worker, body, expected, answer, settled);
         },

@@ -62,6 +62,9 @@ function codeIn(text: string): RpcErrorCode | undefined {
   return isRpcErrorCode(code) ? code : undefined;
 }
 
+/** What torch says of an RRef that comes back to its owner as a tensor's, the type that a TorchScript function does not tell its caller. */
+const NO_TENSOR = /Expect OwnerRRef to be a sub-type of TensorType/;
+
 /** What a worker answers that did not run what was asked, or whose own code failed. */
 export function refused(text: string, from: WorkerInfo): RpcError {
   const [said = ''] = text.split(STACK, 1);
@@ -69,6 +72,11 @@ export function refused(text: string, from: WorkerInfo): RpcError {
   const code = codeIn(plain);
   if (code !== undefined && code !== 'remote-error') return new RpcError(code, plain, { executed: 'no', peer: from });
   const name = /^([A-Za-z_]\w*(?:Error|Exception)): /.exec(plain)?.[1] ?? 'RuntimeError';
+  if (NO_TENSOR.test(plain)) {
+    const text = `worker '${from.name}' takes back RRefs of what TorchScript functions make only of tensors, and this one is of something else: fetch it with toHere(), or make it with a Python function, as in py('module.name')`;
+    const cause = new RemoteError(said, { remoteName: name, remoteStack: plain, executed: 'no', peer: from });
+    return new RpcError('failed-precondition', text, { executed: 'no', peer: from, cause });
+  }
   const stack = said.length < text.length ? text : undefined;
   return new RemoteError(said, { remoteName: name, remoteStack: stack, executed: 'maybe', peer: from });
 }

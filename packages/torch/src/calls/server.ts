@@ -16,7 +16,7 @@ import { raising, refusal } from './errors.ts';
 import { inexact } from './inexact.ts';
 import { OfferedClass, OfferedFunction, SystemName, type Names } from './names.ts';
 import { calleeOf, shownTarget, withKwargs } from './targets.ts';
-import { letGo, readingFrom, type Reading, type Values } from './values.ts';
+import { letGo, readingFrom, writingTo, type Reading, type Values } from './values.ts';
 
 /** One request that is being served. */
 export interface Serving {
@@ -173,7 +173,7 @@ export class Server {
 
   /** PYTHON_RET of a value. */
   pythonRet(value: unknown, to: WorkerInfo): Body {
-    const { bytes, tensors } = this.host.values.write(value, { to, undo: [] });
+    const { bytes, tensors } = this.host.values.write(value, writingTo(to));
     return writeCommand({ kind: 'python-ret', pickled: bytes, tensors });
   }
 

@@ -27,6 +27,13 @@ export interface Writing {
   readonly to: WorkerInfo;
   /** How to take back what was drawn for it, should it never be sent. */
   readonly undo: (() => void)[];
+  /** What is over as soon as the worker has answered, whatever it says: torch says nothing of handles in what it could not read. */
+  readonly answered: (() => void)[];
+}
+
+/** Begins to write a message to `to`. */
+export function writingTo(to: WorkerInfo): Writing {
+  return { to, undo: [], answered: [] };
 }
 
 /** Handles on RRefs in messages. */

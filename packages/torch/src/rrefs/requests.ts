@@ -12,7 +12,7 @@ import { raising, refusal } from '../calls/errors.ts';
 import type { Names } from '../calls/names.ts';
 import { Thrown, type Runnable, type Server, type Serving } from '../calls/server.ts';
 import { withKwargs } from '../calls/targets.ts';
-import type { Values } from '../calls/values.ts';
+import { writingTo, type Values } from '../calls/values.ts';
 import { writeCommand } from '../messages/codec.ts';
 import type { Body, Creation, FetchCall } from '../messages/commands.ts';
 import { tensorMethod } from '../operators/method.ts';
@@ -143,7 +143,7 @@ async function fetchPython(host: RequestHost, request: FetchCall, from: WorkerIn
     if (typeof error === 'object' && error !== null && refusals.has(error)) throw error;
     value = raising(error, host.self);
   }
-  const { bytes, tensors } = host.values.write(value, { to: from, undo: [] });
+  const { bytes, tensors } = host.values.write(value, writingTo(from));
   return writeCommand({ kind: 'python-rref-fetch-ret', pickled: bytes, tensors });
 }
 

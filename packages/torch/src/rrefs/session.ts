@@ -141,7 +141,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
     return handle;
   }
 
-  share(value: object, { to, undo }: Writing): RRefFork | undefined {
+  share(value: object, { to, undo, answered }: Writing): RRefFork | undefined {
     if (!(value instanceof TorchRRef)) return undefined;
     const handle = value as TorchRRef<unknown>;
     if (handle.host !== this) throw new TypeError('an RRef of another agent');
@@ -154,6 +154,8 @@ export class RRefs implements References, RRefSpace, HandleHost {
         ? this.worker.shareOwned(target.rref, target.owned, to.id)
         : this.worker.shareHeld(target.fork, to.id);
     undo.push(() => this.worker.unshare(carried));
+    // An owner that has answered holds its own value itself, or could not read the handle: then it never says that it has it.
+    if (carried.owner === to.id) answered.push(() => this.worker.unshare(carried));
     const type = 'owned' in target ? this.typeOfOwned(target.owned, handle.torchType) : handle.torchType;
     return new RRefFork(carried.owner, torchId(carried.rref), torchId(carried.fork), this.self.id, type);
   }
@@ -175,7 +177,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
     return caller.ask(
       this.ownerOf(handle),
       () => writeCommand({ kind, rref, from: this.self.id }),
-      this.limits(options),
+      whileCreated(handle, this.limits(options)),
       (response, reading) => caller.valueOf(response, reading),
     );
   }
@@ -415,4 +417,19 @@ export class RRefs implements References, RRefSpace, HandleHost {
 
 function typeOf(value: unknown): string {
   return value instanceof Tensor ? TENSOR : PYTHON_OBJECT;
+}
+
+/** As `options`, until the creation of the value has failed: torch never answers who asks for what it would not create. */
+function whileCreated(handle: TorchRRef<unknown>, options: CallOptions): CallOptions {
+  const { creation } = handle;
+  if (creation === undefined) return options;
+  const over = new AbortController();
+  void creation.then(() => {
+    // The handle tells the failure itself, before this is heard.
+    if (handle.failure() !== undefined) setImmediate(() => over.abort());
+  });
+  return {
+    ...options,
+    signal: options.signal === undefined ? over.signal : AbortSignal.any([over.signal, options.signal]),
+  };
 }
