@@ -114,7 +114,7 @@ async function openStore(
     const history = historyOf(endpoint, settings.name, settings.generation === 0);
     const generation = settings.generation ?? (size === undefined ? 0 : history.joins);
     if (size !== undefined) history.joins = generation + 1;
-    const store = new GroupStore(client, storePrefix(generation));
+    const store = new GroupStore(client, storePrefix(generation), endpoint);
     if (size !== undefined && !storeServed) {
       await store.arrive();
       if (rank === 0) await allArrived(store, size, left());

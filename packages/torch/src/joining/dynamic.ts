@@ -1,5 +1,6 @@
 /** @file A group whose workers come and go: joining, leaving, and putting out those that are dead. One changes it at a time, by a token. */
 import { RpcError, WorkerInfo, rpcInfo } from '@backwire/rpc';
+import { WireError } from '@backwire/wire/internal';
 import type { Leaving, TorchAgent } from '../agent.ts';
 import {
   IS_STATIC,
@@ -66,20 +67,31 @@ export class DynamicGroup implements Leaving {
       const holder = await this.store.compareAndSet(nameKey(agent.id), '', agent.name);
       if (holder !== agent.name) throw new RpcError('failed-precondition', `the id ${agent.id} is worker '${holder}'s`);
       await this.store.set(nameKey(agent.id), agent.name);
-      await this.store.set(MEMBERS, writeMembers([...listed, { name: agent.name, id: agent.id }]));
+      // Before this worker is in the list: one that fails to join must not be found there by the next.
+      for (const member of listed) await this.admit(agent, member, left);
       const at = address.lastIndexOf(':');
       await this.store.set(addressKey(agent.name), writeAddress(address.slice(0, at), Number(address.slice(at + 1))));
-      for (const member of [...listed, { name: agent.name, id: agent.id }]) await this.admit(agent, member);
+      await this.store.set(MEMBERS, writeMembers([...listed, { name: agent.name, id: agent.id }]));
+      await this.admit(agent, { name: agent.name, id: agent.id }, left);
       await Promise.all(listed.map(({ name }) => this.greet(agent, name, left)));
       for (const { name, id } of all) if (dead.has(name)) await this.tell(agent, new WorkerInfo(name, id), left);
     });
   }
 
-  /** A member is known from now on. */
-  async admit(agent: TorchAgent, { name, id }: ListedMember): Promise<void> {
-    const { host, port } = readAddress(
-      await this.store.awaitText(addressKey(name), MEMBER_MS, `the address of worker '${name}'`),
-    );
+  /**
+   * A member is known from now on.
+   * @throws RpcError 'deadline-exceeded' for one that has not said where it listens within the time, or within 10 s where there is more.
+   */
+  async admit(agent: TorchAgent, { name, id }: ListedMember, left: Left): Promise<void> {
+    const key = addressKey(name);
+    const waitMs = Math.min(MEMBER_MS, left() || MEMBER_MS);
+    const text = await this.store.awaitText(key, waitMs, `the address of worker '${name}'`).catch((error: unknown) => {
+      if (rpcInfo(error)?.code !== 'deadline-exceeded') throw error;
+      const missing = `worker '${name}' with id ${id} is a member of the group and has no address: '${this.store.key(key)}' in the store at ${this.store.endpoint} did not come within ${waitMs} ms`;
+      const way = `evict '${name}' if it is dead`;
+      throw new RpcError('deadline-exceeded', `${missing}; ${way}`, { peer: new WorkerInfo(name, id), cause: error });
+    });
+    const { host, port } = this.stored(key, `the address of worker '${name}'`, () => readAddress(text));
     agent.members.add({
       worker: new WorkerInfo(name, id),
       address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
@@ -131,7 +143,20 @@ export class DynamicGroup implements Leaving {
   }
 
   private async listed(): Promise<ListedMember[]> {
-    return (await this.store.has(MEMBERS)) ? readMembers(await this.store.text(MEMBERS)) : [];
+    if (!(await this.store.has(MEMBERS))) return [];
+    const text = await this.store.text(MEMBERS);
+    return this.stored(MEMBERS, 'the list of members', () => readMembers(text));
+  }
+
+  /** What is read of a key's value. @throws RpcError 'decode-error' or 'resource-exhausted' naming the key and the store. */
+  private stored<T>(key: string, what: string, read: () => T): T {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof WireError)) throw error;
+      const text = `${what}, '${this.store.key(key)}' in the store at ${this.store.endpoint}, cannot be read: ${error.message}`;
+      throw new RpcError(error.code === 'limit' ? 'resource-exhausted' : 'decode-error', text, { cause: error });
+    }
   }
 
   /** Asks a member for what torch asks, and makes itself known to it. */
@@ -206,7 +231,7 @@ export function followChanges(agent: TorchAgent, group: DynamicGroup): void {
       throw new TypeError('a malformed change of the group');
     if (!joins) agent.forget(worker.name);
     else {
-      await group.admit(agent, worker);
+      await group.admit(agent, worker, () => MEMBER_MS);
       agent.emit('peer-joined', worker);
     }
     return null;

@@ -12,11 +12,14 @@ const POLL_MS = 20;
 /** The keys under one prefix, through one connection. */
 export class GroupStore {
   readonly client: TorchClient;
+  /** Where the store is, for messages. */
+  readonly endpoint: string;
   private readonly prefix: string;
   private last: Promise<unknown> = Promise.resolve();
 
-  constructor(client: TorchClient, prefix: string) {
+  constructor(client: TorchClient, prefix: string, endpoint: string) {
     this.client = client;
+    this.endpoint = endpoint;
     this.prefix = prefix;
   }
 
@@ -87,7 +90,8 @@ export class GroupStore {
     this.client.close();
   }
 
-  private key(key: string): string {
+  /** A key as the store has it. */
+  key(key: string): string {
     return `${this.prefix}/${key}`;
   }
 
