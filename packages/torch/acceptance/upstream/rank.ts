@@ -157,7 +157,7 @@ export class Rank {
   private async connect(endpoint: string, prefix: string): Promise<GroupStore> {
     for (const end = Date.now() + MEET_MS; ;) {
       try {
-        return new GroupStore(await torchClient(endpoint), prefix);
+        return new GroupStore(await torchClient(endpoint), prefix, endpoint);
       } catch (error) {
         if (Date.now() > end) throw error;
         await new Promise((resolve) => setTimeout(resolve, 50));
