@@ -125,6 +125,12 @@ describe('an agent', () => {
       TypeError,
       /an element of extensions is what rrefs\(\) and the like return, got 'rref'/,
     ],
+    [
+      'an extension that is not there',
+      { name: 'w0', extensions: [undefined] },
+      TypeError,
+      /an element of extensions is what rrefs\(\) and the like return, got undefined, which has no attach\(\)/,
+    ],
     ['a group that is a number', { name: 'w0', group: 5 }, RpcError, /Group name must match .* but got 5/],
     [
       'a folder that is a host',

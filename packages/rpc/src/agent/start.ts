@@ -14,7 +14,7 @@ import { isProved, proveMember } from '../security/member-proof.ts';
 import { enteredInTime, letGo } from './join-limit.ts';
 import type { Settings } from './settings.ts';
 import {
-  checkMethods,
+  requireMethods,
   checkOptions,
   checkTimeoutMs,
   DEFAULT_CONCURRENT_CALLS,
@@ -370,7 +370,7 @@ function checkLists(options: RpcOptions): void {
   }
   const extensions = new Set<string>();
   for (const each of options.extensions ?? []) {
-    checkMethods(each, ['attach'], 'an element of extensions', 'what rrefs() and the like return');
+    requireMethods(each, ['attach'], 'an element of extensions', 'what rrefs() and the like return');
     if (extensions.has(each.name)) throw invalidArgument(`two extensions are named '${each.name}'`);
     extensions.add(each.name);
   }

@@ -194,8 +194,13 @@ export function checkOptions(options: unknown, what: string): void {
 
 /** @throws TypeError for an option that is given and lacks one of the methods of what it is to be. */
 export function checkMethods(given: unknown, methods: readonly string[], name: string, kind: string): void {
-  if (given === undefined) return;
-  const lacking = methods.find((method) => typeof (given as Record<string, unknown> | null)?.[method] !== 'function');
+  if (given !== undefined) requireMethods(given, methods, name, kind);
+}
+
+/** As `checkMethods`, of what has to be there. @throws TypeError for undefined too. */
+export function requireMethods(given: unknown, methods: readonly string[], name: string, kind: string): void {
+  const object = given as Record<string, unknown> | null | undefined;
+  const lacking = methods.find((method) => typeof object?.[method] !== 'function');
   if (lacking === undefined) return;
   throw new TypeError(`${name} is ${kind}, got ${show(given)}, which has no ${lacking}()`);
 }
