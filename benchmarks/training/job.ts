@@ -155,8 +155,8 @@ function lastLine(output: string): Run {
 /** Digits of one pass: all there are. */
 export const PASS = 60_000;
 
-/** How many passes a run makes that is not short. V8 compiles until the tenth or so: BENCH_TRAINING_PASSES asks for more. */
-export const PASSES = Number(process.env['BENCH_TRAINING_PASSES'] ?? 5);
+/** How many passes a run makes that is not short. V8 compiles until the tenth or so: with five (BENCH_TRAINING_PASSES) a run shows little else. */
+export const PASSES = Number(process.env['BENCH_TRAINING_PASSES'] ?? 30);
 
 /** How many digits are trained with, and how many times. */
 export function passes(digits: number): [digits: number, times: number] {
