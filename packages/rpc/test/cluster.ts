@@ -13,16 +13,24 @@ export interface Cluster {
   close(): Promise<void>;
 }
 
-/** Starts `size` agents at once, with options for all or by rank. */
+/** Starts `size` agents at once, with options for all or by rank; of a group that grows if not `sized`. */
 export async function startCluster(
   size: number,
   options: Partial<RpcOptions> | ((rank: number) => Partial<RpcOptions>) = {},
+  sized = true,
 ): Promise<Cluster> {
   const store = `memory://cluster-${process.pid}-${groups++}`;
   const of = typeof options === 'function' ? options : () => options;
   const agents = await Promise.all(
     Array.from({ length: size }, (_, rank) =>
-      createAgent({ name: `w${rank}`, rank, worldSize: size, store, initTimeoutMs: 20_000, ...of(rank) }),
+      createAgent({
+        name: `w${rank}`,
+        rank,
+        ...(sized ? { worldSize: size } : {}),
+        store,
+        initTimeoutMs: 20_000,
+        ...of(rank),
+      }),
     ),
   );
   return {

@@ -1,6 +1,6 @@
 /** @file Handlers of one-way calls: nobody waits for them, and they hear all the same that their caller or their agent is gone. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { callContext, rpcFunction, rpcInfo, rpcOneway } from '../src/index.ts';
+import { callContext, getWorkerInfos, rpcFunction, rpcInfo, rpcOneway } from '../src/index.ts';
 import type { Agent } from '../src/agent/agent.ts';
 import { plainText } from '../src/base/plain-text.ts';
 import { startCluster, until, type Cluster } from './cluster.ts';
@@ -16,10 +16,14 @@ const refuse = rpcFunction('oneway/refuse', (text: string) => {
   throw new TypeError(`cannot take ${text}`);
 });
 
+const got: number[] = [];
+const take = rpcFunction('oneway/take', (bytes: Uint8Array) => void got.push(bytes.length));
+
 let cluster: Cluster;
 afterEach(async () => {
   await cluster.close();
   ends.length = 0;
+  got.length = 0;
 });
 
 /** Two workers, of which 'w1' runs two one-way calls of 'w0'. */
@@ -69,4 +73,27 @@ it('a failure is logged in one line, whatever its caller gave it to say', async 
   } finally {
     warned.mockRestore();
   }
+});
+
+describe('a one-way call just before its caller leaves', () => {
+  it.each([
+    ['a group that grows', false, 1],
+    ['a group that grows', false, 2 ** 25],
+    ['a group of a size', true, 1],
+    ['a group of a size', true, 2 ** 25],
+  ])('arrives, the first thing that goes between them, in %s (sized: %s), of %i bytes', async (_, sized, bytes) => {
+    cluster = await startCluster(2, {}, sized);
+    const [caller, callee] = [cluster.at(0), cluster.at(1)];
+    await until(() => caller.run(() => getWorkerInfos()).length === 2, 'they know each other');
+    caller.run(() => rpcOneway('w1', take, [new Uint8Array(bytes)]));
+    await Promise.all(sized ? [caller.shutdown(), callee.shutdown()] : [caller.shutdown()]);
+    expect(got).toEqual([bytes]);
+  });
+
+  it('arrives where the two only ever met others', async () => {
+    cluster = await startCluster(3);
+    cluster.at(1).run(() => rpcOneway('w2', take, [new Uint8Array(3)]));
+    await Promise.all(cluster.agents.map((agent) => agent.shutdown()));
+    expect(got).toEqual([3]);
+  });
 });

@@ -7,6 +7,7 @@ import type { Settings } from './settings.ts';
 import type { Listener } from '../transports/transport.ts';
 import { bareText, RpcError, rpcInfo } from '../base/errors.ts';
 import type { Group } from '../membership/group.ts';
+import type { Peer } from '../session/peer.ts';
 import { sleep, within } from '../base/within.ts';
 import { checkShutdown } from '../base/shutdown-options.ts';
 import { openWork, watchSilence } from '../server/silence.ts';
@@ -87,6 +88,7 @@ export class Shutdown {
       this.agent.beginDraining();
       await this.quiet();
       await this.drain();
+      await this.received();
       return;
     }
     this.agent.collectives.endWith(await this.meet('arrive', this.agent.incarnation));
@@ -103,6 +105,7 @@ export class Shutdown {
     this.agent.faults.flush();
     await this.drain();
     this.agent.faults.flush();
+    await this.received();
     await this.meet('done', 0);
   }
 
@@ -127,6 +130,29 @@ export class Shutdown {
           throw this.late(`nobody collects for the step '${step}': ${[...reasons].join('; ')}`, error);
         await sleep(LOOK_MS);
       }
+    }
+  }
+
+  /**
+   * Resolves when the others have what was sent to them. Nobody waits for what becomes of a one-way call, and it has to arrive all the same,
+   * also where a link is only being made. Who cannot be reached is not waited for.
+   */
+  private async received(): Promise<void> {
+    const { agent } = this;
+    const behind = (): Peer | undefined =>
+      agent.members.list().find(({ state, sender }) => state === 'open' && !sender.idle);
+    const text = (): string => `worker '${behind()?.worker.name ?? ''}' to receive what was sent to it`;
+    const stop = watchSilence(
+      agent.logger,
+      (seconds) => `worker '${agent.name}' has waited ${seconds} s in shutdown() for ${text()}`,
+    );
+    try {
+      while (behind() !== undefined) {
+        if (performance.now() >= this.deadline) throw this.late(`it waited for ${text()}`);
+        await sleep(LOOK_MS);
+      }
+    } finally {
+      stop();
     }
   }
 
