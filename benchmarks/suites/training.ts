@@ -94,8 +94,28 @@ function turnsOf(
     ...[...new Set(backends.map((backend) => PLAIN[backend]))].map(
       (plain) => () => note(plainName(plain), job.plain(plain, amount(plain))),
     ),
-    ...(torchPython === undefined ? [] : [() => note(TORCH, job.torch(torchPython, amount('torch')))]),
+    ...(torchPython === undefined
+      ? []
+      : [
+          () =>
+            note(
+              TORCH,
+              torchRun(context, () => job.torch(torchPython, amount('torch'))),
+            ),
+        ]),
   ];
+}
+
+/** Taken again where it fails: a context of its distributed autograd may be gone at one worker before a backward pass has come there. */
+async function torchRun(context: SuiteContext, run: () => Promise<Run>): Promise<Run> {
+  try {
+    return await run();
+  } catch (error) {
+    context.log(
+      `PyTorch's run failed and is taken again: ${((error as Error).message.split('\n').at(-1) ?? '').slice(0, 200)}`,
+    );
+    return run();
+  }
 }
 
 function rowsOf(job: Job, backend: BackendName, runs: Runs): Row[] {
