@@ -1,6 +1,13 @@
 /** @file RRefs at work in one agent of a torch group: the protocol's tables joined to messages, promises and the collector. */
 import { RpcError, rpcInfo, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
-import { MAX_TIMER_MS, checkTimeoutMs, collectInWaitAll, nameOf } from '@backwire/rpc/internal';
+import {
+  MAX_TIMER_MS,
+  checkTimeoutMs,
+  collectInWaitAll,
+  nameOf,
+  unwatchAbort,
+  watchAbort,
+} from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import {
   OwnedValue,
@@ -174,11 +181,13 @@ export class RRefs implements References, RRefSpace, HandleHost {
     const kind = handle.torchType === PYTHON_OBJECT ? 'python-rref-fetch-call' : 'script-rref-fetch-call';
     const rref = torchId(handle.target.rref);
     const { caller } = this.host;
-    return caller.ask(
-      this.ownerOf(handle),
-      () => writeCommand({ kind, rref, from: this.self.id }),
-      whileCreated(handle, this.limits(options)),
-      (response, reading) => caller.valueOf(response, reading),
+    return whileCreated(handle, this.limits(options), (limits) =>
+      caller.ask(
+        this.ownerOf(handle),
+        () => writeCommand({ kind, rref, from: this.self.id }),
+        limits,
+        (response, reading) => caller.valueOf(response, reading),
+      ),
     );
   }
 
@@ -419,17 +428,29 @@ function typeOf(value: unknown): string {
   return value instanceof Tensor ? TENSOR : PYTHON_OBJECT;
 }
 
-/** As `options`, until the creation of the value has failed: torch never answers who asks for what it would not create. */
-function whileCreated(handle: TorchRRef<unknown>, options: CallOptions): CallOptions {
+/**
+ * Asks with `options` until the creation of the value has failed: torch never answers who asks for what it would not create.
+ * `AbortSignal.any` would not do: it holds its sources weakly, and a time limit that nobody else holds may be gone before it is over.
+ */
+async function whileCreated<T>(
+  handle: TorchRRef<unknown>,
+  options: CallOptions,
+  ask: (options: CallOptions) => Promise<T>,
+): Promise<T> {
   const { creation } = handle;
-  if (creation === undefined) return options;
+  if (creation === undefined) return ask(options);
   const over = new AbortController();
+  const { signal } = options;
+  const abort = (): void => over.abort(signal?.reason);
+  if (signal?.aborted === true) abort();
+  else if (signal !== undefined) watchAbort(signal, abort);
   void creation.then(() => {
     // The handle tells the failure itself, before this is heard.
     if (handle.failure() !== undefined) setImmediate(() => over.abort());
   });
-  return {
-    ...options,
-    signal: options.signal === undefined ? over.signal : AbortSignal.any([over.signal, options.signal]),
-  };
+  try {
+    return await ask({ ...options, signal: over.signal });
+  } finally {
+    if (signal !== undefined) unwatchAbort(signal, abort);
+  }
 }
