@@ -92,14 +92,16 @@ async function invoke(
   if (typeof method !== 'string' || !Array.isArray(args))
     throw systemError(new RpcError('decode-error', 'malformed method call'));
   const owned = host.owned.meant(reference);
-  // A value that is there is used in this very turn: methods start in the order in which they were called.
-  // In a browser nothing follows `await`: what belongs to the call is held by hand.
-  const surroundings = ambient();
-  const value = owned.settled ? owned.now() : await valueOf(owned);
-  return runWith(surroundings, () => {
+  const use = (value: unknown): unknown => {
     if (!(value instanceof StandIn)) return callMethod(value, method, args, keep ? 'stays' : 'answers');
     return elsewhere((within) => (keep ? value.callAndKeep(method, args, within) : value.call(method, args, within)));
-  });
+  };
+  // A value that is there is used in this very turn: methods start in the order in which they were called.
+  if (owned.settled) return use(owned.now());
+  // In a browser nothing follows `await`: what belongs to the call is held by hand.
+  const surroundings = ambient();
+  const value = await valueOf(owned);
+  return runWith(surroundings, () => use(value));
 }
 
 /** Waits for a value no longer than the call that needs it lasts, and leaves its place to other handlers: one may have to make the value. */
