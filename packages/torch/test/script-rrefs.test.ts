@@ -33,7 +33,7 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () =
     ['an object', 'model.scripted_counter', [3]],
     ['a number', 'model.scripted_sum', [3, 4]],
   ])('says of %s what torch cannot take back, and what to do', async (_, name, args) => {
-    const made = node.run(() => remote('py', py.script<(...of: number[]) => Counter>(name), args)) as RRef<Counter>;
+    const made: RRef<Counter> = node.run(() => remote('py', py.script<(...of: number[]) => Counter>(name), args));
     const calls = [() => made.confirmed(), () => made.typeName(), () => made.rpcSync().add(1)];
     for (const call of calls)
       await expect(call()).rejects.toMatchObject({
