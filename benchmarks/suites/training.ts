@@ -111,9 +111,7 @@ async function torchRun(context: SuiteContext, run: () => Promise<Run>): Promise
   try {
     return await run();
   } catch (error) {
-    context.log(
-      `PyTorch's run failed and is taken again: ${((error as Error).message.split('\n').at(-1) ?? '').slice(0, 200)}`,
-    );
+    context.log(`PyTorch's run failed and is taken again: ${(error as Error).message}`);
     return run();
   }
 }

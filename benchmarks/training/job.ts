@@ -1,9 +1,11 @@
 /** @file A job of the training suite: what every contestant of it runs, and how programs are run for their last line. */
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { exampleFile, EXAMPLES, PUBLISHED_EXAMPLES } from './examples.ts';
 import { publish } from '../published.ts';
@@ -141,11 +143,39 @@ export async function runPlain(job: string, backend: string, settings: object): 
 /** Runs a program of Python, in this folder. */
 export async function runPython(python: string, script: string, args: readonly (string | number)[]): Promise<Run> {
   const file = fileURLToPath(new URL(`./${script}`, import.meta.url));
-  const { stdout } = await execute(python, [file, ...args.map(String)], {
+  // A process group: workers that it has spawned outlive it where it fails, and would take a core from every run that follows.
+  const child = spawn(python, [file, ...args.map(String)], {
     env: { ...process.env, ...ownEnvironment('auto') },
-    timeout: TIMEOUT_MS,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
-  return lastLine(stdout);
+  const end = (): void => {
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+    } catch {
+      // All have ended.
+    }
+  };
+  const timer = setTimeout(end, TIMEOUT_MS);
+  // What ends a terminal's group does not reach it.
+  const stop = (): void => {
+    end();
+    process.exit(1);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
+  try {
+    const exit = once(child, 'exit');
+    const read = Promise.all([text(child.stdout), text(child.stderr)]);
+    const [code] = (await exit) as [number | null];
+    end();
+    const [output, complaint] = await read;
+    if (code !== 0) throw new Error(`${script} ended with ${code}: ${complaint.trim().split('\n').at(-1) ?? ''}`);
+    return lastLine(output);
+  } finally {
+    clearTimeout(timer);
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, stop);
+    end();
+  }
 }
 
 function lastLine(output: string): Run {
