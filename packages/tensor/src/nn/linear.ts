@@ -36,8 +36,14 @@ export class Linear extends Module {
 
   forward(x: Tensor): Tensor {
     const [out, width] = this.weight.shape;
-    if (x instanceof Tensor && x.shape.at(-1) !== width)
-      throw new ShapeError(`nn.Linear(${width}, ${out}) takes x [..., ${width}], got [${x.shape.join(', ')}]`);
+    const last = x instanceof Tensor ? x.shape.at(-1) : width;
+    if (last !== width) {
+      // In PyTorch's words too, which people look for.
+      const torch = last
+        ? `: mat1 and mat2 shapes cannot be multiplied (${x.size / last}x${last} and ${width}x${out})`
+        : '';
+      throw new ShapeError(`nn.Linear(${width}, ${out}) takes x [..., ${width}], got [${x.shape.join(', ')}]${torch}`);
+    }
     return linear(x, this.weight, this.bias);
   }
 }
