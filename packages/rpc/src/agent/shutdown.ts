@@ -141,14 +141,14 @@ export class Shutdown {
     const { agent } = this;
     const behind = (): Peer | undefined =>
       agent.members.list().find(({ state, sender }) => state === 'open' && !sender.idle);
-    const text = (): string => `worker '${behind()?.worker.name ?? ''}' to receive what was sent to it`;
-    const stop = watchSilence(
-      agent.logger,
-      (seconds) => `worker '${agent.name}' has waited ${seconds} s in shutdown() for ${text()}`,
-    );
+    const text = ({ worker }: Peer): string => `worker '${worker.name}' to receive what was sent to it`;
+    const stop = watchSilence(agent.logger, (seconds) => {
+      const peer = behind();
+      return peer && `worker '${agent.name}' has waited ${seconds} s in shutdown() for ${text(peer)}`;
+    });
     try {
-      while (behind() !== undefined) {
-        if (performance.now() >= this.deadline) throw this.late(`it waited for ${text()}`);
+      for (let peer = behind(); peer !== undefined; peer = behind()) {
+        if (performance.now() >= this.deadline) throw this.late(`it waited for ${text(peer)}`);
         await sleep(LOOK_MS);
       }
     } finally {

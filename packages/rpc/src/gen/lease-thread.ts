@@ -2426,32 +2426,30 @@ var EtcdApi = class {
 	async watch(range, onReady, onEvents, signal) {
 		const at = this.preferred;
 		const stop = new AbortController();
-		const end = () => stop.abort();
-		signal.addEventListener("abort", end, { once: true });
-		if (signal.aborted) end();
 		this.watching[at]?.add(stop);
 		try {
-			const response = await post$1(this.url(at, "/v3/watch"), { create_request: range }, stop.signal, WITH_LEADER);
-			if (response.statusCode !== 200) {
-				response.destroy();
-				throw new RpcError("unavailable", \`etcd refused a watch with status \${response.statusCode}\`);
-			}
-			for await (const line of lines(response)) {
-				const { result, error } = JSON.parse(line);
-				if (error !== void 0 || result === void 0) {
-					this.leave(at);
-					throw new RpcError("unavailable", error?.message ?? "etcd ended a watch");
+			await limited(0, [signal, stop.signal], async (either) => {
+				const response = await post$1(this.url(at, "/v3/watch"), { create_request: range }, either, WITH_LEADER);
+				if (response.statusCode !== 200) {
+					response.destroy();
+					throw new RpcError("unavailable", \`etcd refused a watch with status \${response.statusCode}\`);
 				}
-				if (result.canceled === true) throw new RpcError("unavailable", "etcd cancelled a watch");
-				if (result.created === true) onReady(Number(result.header?.revision ?? 0));
-				if (result.events !== void 0) onEvents(result.events);
-			}
+				for await (const line of lines(response)) {
+					const { result, error } = JSON.parse(line);
+					if (error !== void 0 || result === void 0) {
+						this.leave(at);
+						throw new RpcError("unavailable", error?.message ?? "etcd ended a watch");
+					}
+					if (result.canceled === true) throw new RpcError("unavailable", "etcd cancelled a watch");
+					if (result.created === true) onReady(Number(result.header?.revision ?? 0));
+					if (result.events !== void 0) onEvents(result.events);
+				}
+			});
 		} catch (error) {
 			if (error instanceof RpcError) throw error;
 			this.leave(at);
 			throw new RpcError("unavailable", "a watch of etcd broke", { cause: error });
 		} finally {
-			signal.removeEventListener("abort", end);
 			this.watching[at]?.delete(stop);
 		}
 		if (!signal.aborted) throw new RpcError("unavailable", "etcd ended a watch");

@@ -99,9 +99,12 @@ export class Peers implements PeerOwner {
       peerOf: (life) => this.peerOf(life),
       peers: () => this.met.values(),
       onDecided: (lives) => {
-        const [left, dead] = [true, false].map((is) => lives.filter((life) => this.goodbyes.has(life) === is));
-        this.decided(left ?? [], 'left');
-        this.decided(dead ?? [], 'dead');
+        const hasLeft = (life: Life): boolean => this.goodbyes.has(life);
+        this.decided(lives.filter(hasLeft), 'left');
+        this.decided(
+          lives.filter((life) => !hasLeft(life)),
+          'dead',
+        );
       },
       onSuspect: (peer) => options.emit('peer-suspect', peer.worker),
       onUnreachable: (peer, text) => this.failUnreachable(peer, text),

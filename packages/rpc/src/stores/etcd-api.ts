@@ -1,6 +1,7 @@
 /** @file etcd's version 3 interface as JSON over HTTP: requests, and the streamed answer of a watch. */
 import { bareText, RpcError } from '../base/errors.ts';
 import { NOT_ASKED, OddAnswerError, Turns, json, lines, post } from './etcd-http.ts';
+import { limited } from './limited.ts';
 import { Patience } from './patience.ts';
 
 /** Numbers of 64 bits are text in etcd's JSON; fields that are zero, empty or false are left out. */
@@ -137,34 +138,32 @@ export class EtcdApi {
   ): Promise<void> {
     const at = this.preferred;
     const stop = new AbortController();
-    const end = (): void => stop.abort();
-    signal.addEventListener('abort', end, { once: true });
-    if (signal.aborted) end();
     this.watching[at]?.add(stop);
     try {
-      const url = this.url(at, '/v3/watch');
-      const response = await post(url, { create_request: range }, stop.signal, WITH_LEADER);
-      if (response.statusCode !== 200) {
-        response.destroy();
-        throw new RpcError('unavailable', `etcd refused a watch with status ${response.statusCode}`);
-      }
-      for await (const line of lines(response)) {
-        const { result, error } = JSON.parse(line) as WatchAnswer;
-        if (error !== undefined || result === undefined) {
-          this.leave(at);
-          throw new RpcError('unavailable', error?.message ?? 'etcd ended a watch');
+      await limited(0, [signal, stop.signal], async (either) => {
+        const url = this.url(at, '/v3/watch');
+        const response = await post(url, { create_request: range }, either, WITH_LEADER);
+        if (response.statusCode !== 200) {
+          response.destroy();
+          throw new RpcError('unavailable', `etcd refused a watch with status ${response.statusCode}`);
         }
-        if (result.canceled === true) throw new RpcError('unavailable', 'etcd cancelled a watch');
-        if (result.created === true) onReady(Number(result.header?.revision ?? 0));
-        if (result.events !== undefined) onEvents(result.events);
-      }
+        for await (const line of lines(response)) {
+          const { result, error } = JSON.parse(line) as WatchAnswer;
+          if (error !== undefined || result === undefined) {
+            this.leave(at);
+            throw new RpcError('unavailable', error?.message ?? 'etcd ended a watch');
+          }
+          if (result.canceled === true) throw new RpcError('unavailable', 'etcd cancelled a watch');
+          if (result.created === true) onReady(Number(result.header?.revision ?? 0));
+          if (result.events !== undefined) onEvents(result.events);
+        }
+      });
     } catch (error) {
       if (error instanceof RpcError) throw error;
       // Others may have gone on from there already.
       this.leave(at);
       throw new RpcError('unavailable', 'a watch of etcd broke', { cause: error });
     } finally {
-      signal.removeEventListener('abort', end);
       this.watching[at]?.delete(stop);
     }
     if (!signal.aborted) throw new RpcError('unavailable', 'etcd ended a watch');

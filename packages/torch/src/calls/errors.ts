@@ -73,9 +73,9 @@ export function refused(text: string, from: WorkerInfo): RpcError {
   if (code !== undefined && code !== 'remote-error') return new RpcError(code, plain, { executed: 'no', peer: from });
   const name = /^([A-Za-z_]\w*(?:Error|Exception)): /.exec(plain)?.[1] ?? 'RuntimeError';
   if (NO_TENSOR.test(plain)) {
-    const text = `worker '${from.name}' takes back RRefs of what TorchScript functions make only of tensors, and this one is of something else: fetch it with toHere(), or make it with a Python function, as in py('module.name')`;
+    const why = `worker '${from.name}' takes back RRefs of what TorchScript functions make only of tensors, and this one is of something else: fetch it with toHere(), or make it with a Python function, as in py('module.name')`;
     const cause = new RemoteError(said, { remoteName: name, remoteStack: plain, executed: 'no', peer: from });
-    return new RpcError('failed-precondition', text, { executed: 'no', peer: from, cause });
+    return new RpcError('failed-precondition', why, { executed: 'no', peer: from, cause });
   }
   const stack = said.length < text.length ? text : undefined;
   return new RemoteError(said, { remoteName: name, remoteStack: stack, executed: 'maybe', peer: from });
