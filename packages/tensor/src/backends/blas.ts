@@ -1,4 +1,7 @@
-/** @file The backend of a BLAS library, also what `tensorflow` is on a processor that has one: its products, of operands on host or heap where they lie; all else is the wasm backend. */
+/**
+ * @file The backend of a BLAS library, also what `tensorflow` is on a processor that has one: its products, of operands on host or heap where
+ * they lie; all else is the wasm backend.
+ */
 import type { Backend, BackendName, DeviceBuffer, DeviceTensor } from './backend.ts';
 import { openLibrary, type BlasLibrary } from './blas-library.ts';
 import { blockOf, heapStarts, type Block, type Heap } from './heap.ts';

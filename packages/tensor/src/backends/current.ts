@@ -71,8 +71,8 @@ export function describeBackend(): string {
 
 /**
  * Chooses what computes: 'tensorflow' needs @tensorflow/tfjs-node or -gpu installed, 'blas' the package koffi and a BLAS library such as
- * OpenBLAS (BACKWIRE_BLAS names one that is not in its usual place; 'none' is none, also for the products of 'tensorflow'), 'webgpu' the packages webgpu and @tensorflow/tfjs-backend-webgpu and an
- * adapter, 'wasm' and 'cpu' are always there; 'auto' takes the one that the environment's BACKWIRE_BACKEND names, else the first that opens of
+ * OpenBLAS (BACKWIRE_BLAS names one that is not in its usual place; 'none' is none, also for the products of 'tensorflow'), 'webgpu' the
+ * packages webgpu and @tensorflow/tfjs-backend-webgpu and an adapter, 'wasm' and 'cpu' are always there; 'auto' takes the one that the environment's BACKWIRE_BACKEND names, else the first that opens of
  * tensorflow, blas, wasm and cpu. Rejects with the reason, and leaves everything as it was, when the backend cannot be had. Existing tensors stay valid.
  * Without it the environment's BACKWIRE_BACKEND, else 'auto', is opened by the first operation that is large enough for a kernel. In
  * browsers and bundles, where nothing can be opened without waiting, there are no kernels, and no TensorFlow.js for `lift`, before this.
@@ -99,7 +99,10 @@ function checkName(what: string, name: string): void {
   }
 }
 
-/** What 'auto' tries, in this order: TensorFlow.js code of the program is native with the first, which may have a GPU; on a processor it has the products of the second. */
+/**
+ * What 'auto' tries, in this order: TensorFlow.js code of the program is native with the first, which may have a GPU; on a processor it has
+ * the products of the second.
+ */
 const CANDIDATES = ['tensorflow', 'blas', 'wasm'] as const;
 
 let least: Worth | undefined;

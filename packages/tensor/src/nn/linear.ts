@@ -2,6 +2,7 @@
 import { checkMade } from '../arguments.ts';
 import { ShapeError } from '../errors.ts';
 import { linear } from '../ops/composite.ts';
+import { unfit } from '../ops/unfit.ts';
 import { rpcName } from '../named.ts';
 import { Tensor, type Parameter } from '../tensor.ts';
 import { uniformParameter } from './init.ts';
@@ -36,14 +37,8 @@ export class Linear extends Module {
 
   forward(x: Tensor): Tensor {
     const [out, width] = this.weight.shape;
-    const last = x instanceof Tensor ? x.shape.at(-1) : width;
-    if (last !== width) {
-      // In PyTorch's words too, which people look for.
-      const torch = last
-        ? `: mat1 and mat2 shapes cannot be multiplied (${x.size / last}x${last} and ${width}x${out})`
-        : '';
-      throw new ShapeError(`nn.Linear(${width}, ${out}) takes x [..., ${width}], got [${x.shape.join(', ')}]${torch}`);
-    }
+    if (x instanceof Tensor && x.shape.at(-1) !== width)
+      throw new ShapeError(`nn.Linear(${width}, ${out}) takes ${unfit(x, this.weight)}`);
     return linear(x, this.weight, this.bias);
   }
 }

@@ -20,6 +20,7 @@ import { defineFunction } from './define.ts';
 import { concat } from './join.ts';
 import { checkMask, safeSoftmax } from './masking.ts';
 import { matmul } from './matmul.ts';
+import { unfit } from './unfit.ts';
 import type { Dims } from './reduce.ts';
 import { variance } from './spread.ts';
 import { where } from './where.ts';
@@ -147,12 +148,8 @@ export const linear = defineFunction(
     if (weight.rank === 1 && bias !== undefined && bias !== null && bias.rank > 0) {
       throw new ShapeError(`linear: a weight [in] takes a bias without dimensions, got [${bias.shape.join(', ')}]`);
     }
-    if (x.shape.at(-1) !== weight.shape.at(-1)) {
-      const width = weight.shape.at(-1);
-      throw new ShapeError(
-        `linear(): a weight [${weight.shape.join(', ')}] takes x [..., ${width}], got [${x.shape.join(', ')}]`,
-      );
-    }
+    if (x.shape.at(-1) !== weight.shape.at(-1))
+      throw new ShapeError(`linear(): a weight [${weight.shape.join(', ')}] takes ${unfit(x, weight)}`);
     return inFloat32(x, (wide) => {
       const own = alike(weight, x, wide);
       const product = matmul(wide, weight.rank === 1 ? own : own.transpose(0, 1));

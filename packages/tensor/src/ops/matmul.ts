@@ -5,6 +5,7 @@ import { zeros } from '../creation.ts';
 import { relieveDevice } from '../device-memory.ts';
 import { decode, dtypes, encode, isDifferentiable, type NumberArray } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
+import { noProduct } from './unfit.ts';
 import { fromArray, over, rawTranspose, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { factorFor } from '../range.ts';
@@ -159,11 +160,7 @@ export const matmul = named('aten::matmul', (a: Tensor, b: Tensor): Tensor => {
   check('matmul', takes, [a, b]);
   const x = a.rank === 1 ? a.unsqueeze(0) : a;
   const y = b.rank === 1 ? b.unsqueeze(1) : b;
-  if (x.shape.at(-1) !== y.shape.at(-2)) {
-    throw new ShapeError(
-      `mat1 and mat2 shapes cannot be multiplied (${x.shape.at(-2) as number}x${x.shape.at(-1) as number} and ${y.shape.at(-2) as number}x${y.shape.at(-1) as number})`,
-    );
-  }
+  if (x.shape.at(-1) !== y.shape.at(-2)) throw new ShapeError(noProduct(x.shape, y.shape));
   let out = product(x, y);
   if (a.rank === 1) out = out.squeeze(-2);
   if (b.rank === 1) out = out.squeeze(-1);
