@@ -28,7 +28,7 @@ export interface GroupStoreOptions {
   now(): number;
 }
 
-type Living = Parameters<typeof lifeOf>[0];
+export type Living = Parameters<typeof lifeOf>[0];
 
 export const VIEW_KEY = 'view';
 /** The latest incarnation that was drawn. */
