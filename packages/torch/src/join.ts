@@ -167,7 +167,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
   const { store, localHost, history } = opened;
   const transport = tcpTransport();
   const at = placeOf(settings, localHost);
-  const mesh = await MeshShell.open({ rank, size, ...at, transport, store, timeoutMs: left() });
+  const mesh = await MeshShell.open({ rank, size, ...at, transport, store, left });
   let door: Door | undefined;
   let agent: TorchAgent | undefined;
   try {

@@ -1,4 +1,5 @@
 /** @file A dynamic group whose list in the store is not what its members make of it: the error says who, which key, and what to do. */
+import type { WorkerInfo } from '@backwire/rpc';
 import { resolveSecurity, serveStore, torchClient } from '@backwire/rpc/internal';
 import { afterEach, expect, it } from 'vitest';
 import { MEMBERS, storePrefix } from '../src/group/store-text.ts';
@@ -25,6 +26,7 @@ async function listing(members: string, addresses: Record<string, string> = {}) 
     const options = { name: 'node', membership: 'dynamic', initMethod: place, trustNetwork: true, ...more } as const;
     const agent = await createTorchAgent(options);
     cleanups.push(() => agent.shutdown({ graceful: false, timeoutMs: 2_000 }));
+    return agent;
   };
   return { store, place, joining };
 }
@@ -64,4 +66,22 @@ it.each([
     code,
     message: expect.stringMatching(message) as string,
   });
+});
+
+it('is in the list no more after a member would not have it, and the others are told', async () => {
+  const { store, joining } = await listing('');
+  const first = await joining({ name: 'first', rank: 3, initTimeoutMs: 5_000 });
+  const told: unknown[] = [];
+  first.offered.answer('torch.distributed.rpc._utils._update_group_membership', ([who, , , joins]) => {
+    told.push([(who as WorkerInfo).name, joins]);
+    if (joins === true) throw new Error('no more workers');
+    return null;
+  });
+  const second = { name: 'second', rank: 4, initTimeoutMs: 5_000 };
+  await expect(joining(second)).rejects.toThrow('no more workers');
+  expect(await store.text(MEMBERS)).toBe('first-3,');
+  expect(told).toEqual([
+    ['second', true],
+    ['second', false],
+  ]);
 });

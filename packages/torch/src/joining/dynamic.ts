@@ -29,6 +29,8 @@ const NEXT_ID = 'backwire/next_id';
 /** How long one member may take to answer a change. */
 const MEMBER_MS = 10_000;
 const RETRY_MS = 20;
+/** How long others may take to hear that this worker has not joined. */
+const TAKE_BACK_MS = 2_000;
 
 /** The changes of one group, as one worker makes them. */
 export class DynamicGroup implements Leaving {
@@ -72,10 +74,25 @@ export class DynamicGroup implements Leaving {
       const at = address.lastIndexOf(':');
       await this.store.set(addressKey(agent.name), writeAddress(address.slice(0, at), Number(address.slice(at + 1))));
       await this.store.set(MEMBERS, writeMembers([...listed, { name: agent.name, id: agent.id }]));
-      await this.admit(agent, { name: agent.name, id: agent.id }, left);
-      await Promise.all(listed.map(({ name }) => this.greet(agent, name, left)));
+      try {
+        await this.admit(agent, { name: agent.name, id: agent.id }, left);
+        await Promise.all(listed.map(({ name }) => this.greet(agent, name, left)));
+      } catch (error) {
+        await this.takeBack(agent, all);
+        throw error;
+      }
       for (const { name, id } of all) if (dead.has(name)) await this.tell(agent, new WorkerInfo(name, id), left);
     });
+  }
+
+  /** Joining failed when others may have heard of this worker: it is no member, and they are told so. */
+  private async takeBack(agent: TorchAgent, before: readonly ListedMember[]): Promise<void> {
+    try {
+      await this.store.set(MEMBERS, writeMembers(before));
+      await this.tell(agent, agent.self, () => TAKE_BACK_MS);
+    } catch (error) {
+      agent.logger.warn({ error }, 'this worker has not joined, and is in the list of members: evict it');
+    }
   }
 
   /**

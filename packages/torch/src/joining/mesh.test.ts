@@ -1,6 +1,8 @@
 /** @file The mesh of a static group over sockets: how it opens, and what the end of a connection means. */
 import { tcpTransport, type Connection, type Transport } from '@backwire/rpc/internal';
 import { afterEach, describe, expect, it } from 'vitest';
+import { writeGlooAddress } from '../gloo/address.ts';
+import { meshKey } from '../group/store-text.ts';
 import { MeshShell } from './mesh.ts';
 import type { GroupStore } from './store.ts';
 
@@ -64,7 +66,7 @@ async function meshOf(size: number, lag?: number): Promise<MeshShell[]> {
         advertise: '127.0.0.1',
         transport,
         store,
-        timeoutMs: TIMEOUT_MS,
+        left: () => TIMEOUT_MS,
       });
     }),
   );
@@ -113,4 +115,30 @@ describe('a connection that ends', () => {
       await Promise.all([...failing, ...closed]);
     },
   );
+});
+
+it('opens within one time, however many of the others come late', async () => {
+  const store = new Store() as unknown as GroupStore;
+  const end = performance.now() + 600;
+  const opening = MeshShell.open({
+    rank: 0,
+    size: 4,
+    host: '127.0.0.1',
+    advertise: '127.0.0.1',
+    transport: tcpTransport(),
+    store,
+    left: () => Math.max(1, Math.ceil(end - performance.now())),
+  });
+  // They say where they are one after another, and never connect.
+  for (const rank of [1, 2, 3])
+    setTimeout(() => {
+      const sequences = [0, 1, 2, 3].map((other) => 4 * rank + other);
+      const address = { hostname: '', host: Uint8Array.of(127, 0, 0, 2), port: 1, sequences };
+      void store.set(meshKey(rank), writeGlooAddress(address));
+    }, 150 * rank);
+  await expect(opening).rejects.toMatchObject({
+    code: 'deadline-exceeded',
+    message: expect.stringContaining('1, 2, 3'),
+  });
+  expect(performance.now() - end).toBeLessThan(100);
 });

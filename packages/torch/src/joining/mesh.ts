@@ -21,7 +21,8 @@ export interface MeshOptions {
   readonly advertise: string;
   readonly transport: Transport;
   readonly store: GroupStore;
-  readonly timeoutMs: number;
+  /** What is left of the time to join. */
+  readonly left: () => number;
 }
 
 /**
@@ -83,7 +84,7 @@ export class MeshShell {
   }
 
   private async connect(): Promise<void> {
-    const { rank, size, host, advertise, transport, store, timeoutMs } = this.options;
+    const { rank, size, host, advertise, transport, store, left } = this.options;
     if (size === 1) return;
     const bytes = advertise.split('.').map(Number);
     if (bytes.length !== 4 || bytes.some((byte) => !(byte >= 0 && byte <= 255)))
@@ -97,16 +98,17 @@ export class MeshShell {
     await store.set(meshKey(rank), writeGlooAddress(own));
     for (let other = 0; other < size; other++) {
       if (other === rank) continue;
-      const found = await store.await(meshKey(other), timeoutMs, `rank ${other}`);
+      const found = await store.await(meshKey(other), left(), `rank ${other}`);
       checkMeshSize(found, other, size);
       const address = readGlooAddress(found, size);
       if (dials(own, address)) await this.dial(other, address);
     }
-    await this.complete(timeoutMs);
+    await this.complete(left());
   }
 
   private async dial(rank: number, address: GlooAddress): Promise<void> {
-    const { transport, timeoutMs } = this.options;
+    const { transport, left } = this.options;
+    const timeoutMs = left();
     const where = `tcp://${[...address.host].join('.')}:${address.port}`;
     const connection = await transport.dial(where, timeoutMs === 0 ? {} : { timeoutMs });
     const hello = new Uint8Array(8);
