@@ -215,6 +215,7 @@ export class TorchAgent implements CallingAgent {
       server,
       valueOf: (entry) => this.rrefs.valueOf(entry),
       takeRefusal: () => this.rrefs.takeRefusal(),
+      accepted: (fork, from) => this.rrefs.accepted(fork, from),
       backward,
       typed: (owned, type) => this.rrefs.typed(owned, type),
     });
@@ -329,6 +330,7 @@ export class TorchAgent implements CallingAgent {
     const { worker } = this.members.find(name);
     this.members.remove(name);
     this.collectives.gone(name);
+    this.rrefs.forget(worker.id);
     this.hub.emit('peer-left', worker);
   }
 

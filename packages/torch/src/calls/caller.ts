@@ -11,15 +11,25 @@ import {
   type CallMaker,
 } from '@backwire/rpc/internal';
 import { DISPOSE, runAtRoot, scopeHere } from '@backwire/tensor/internal';
-import type { ArrivedBody } from '../links/bodies.ts';
-import type { TorchPeer } from '../links/peer.ts';
+import { discard, type ArrivedBody } from '../links/bodies.ts';
+import type { Abandoned, TorchPeer } from '../links/peer.ts';
 import { readResponse, writeCommand } from '../messages/codec.ts';
 import type { Body, TorchResponse } from '../messages/commands.ts';
 import { RemoteException } from '../values/objects.ts';
 import { raised, refused, unread, unsent } from './errors.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from './script-calls.ts';
 import { isAsyncCall, plainName, targetOf, udfOf, type Target } from './targets.ts';
-import { readingFrom, takeBack, writingTo, type Reading, type Values, type Writing } from './values.ts';
+import {
+  doubt,
+  heard,
+  letGo,
+  readingFrom,
+  takeBack,
+  writingTo,
+  type Reading,
+  type Values,
+  type Writing,
+} from './values.ts';
 
 /** What profiles call a call. */
 export interface CallName {
@@ -166,7 +176,7 @@ export class Caller implements CallMaker {
     const { worker } = peer;
     let settled: ((error?: unknown) => void) | undefined;
     let timer: NodeJS.Timeout | undefined;
-    let giveUp: (() => void) | undefined;
+    let giveUp: ((rest: Abandoned) => void) | undefined;
     let over = false;
     const end = (): boolean => {
       if (over) return false;
@@ -178,7 +188,7 @@ export class Caller implements CallMaker {
     };
     const fail = (error: unknown): void => {
       if (!end()) return;
-      giveUp?.();
+      giveUp?.(this.rest(worker, writing));
       settled?.(error);
       answer.reject(error);
     };
@@ -189,12 +199,27 @@ export class Caller implements CallMaker {
       settled = wrapped.settled;
       giveUp = peer.request(wrapped.body, {
         resolve: (body) => {
-          for (const known of writing.answered.splice(0)) known();
+          heard(writing);
           if (!end()) return;
-          this.answered(worker, body, expected, answer, settled);
+          this.answered(
+            worker,
+            body,
+            expected,
+            {
+              resolve: answer.resolve,
+              reject: (error) => {
+                doubt(writing);
+                answer.reject(error);
+              },
+            },
+            settled,
+          );
         },
         // The function has run when what it answered is of no form here.
-        reject: (error) => fail(unread(error, worker)),
+        reject: (error) => {
+          doubt(writing);
+          fail(unread(error, worker));
+        },
         unsent: () => takeBack(writing),
       });
     } catch (error) {
@@ -219,6 +244,7 @@ export class Caller implements CallMaker {
       const inner = this.wraps.response(from, body);
       value = take(readResponse(inner, this.values.script(reading)));
     } catch (error) {
+      letGo(reading);
       const shown = unread(error, from);
       settled?.(shown);
       answer.reject(shown);
@@ -231,6 +257,30 @@ export class Caller implements CallMaker {
         () => answer.resolve(value),
         (error: unknown) => answer.reject(error),
       );
+  }
+
+  /** What becomes of a call that was given up: of the handles in it, and of those in its answer, their owners have to hear. */
+  private rest(from: WorkerInfo, writing: Writing): Abandoned {
+    return {
+      late: (body) => {
+        heard(writing);
+        const reading = readingFrom(from);
+        try {
+          this.valueOf(this.innermost(body, reading), reading);
+        } catch {
+          doubt(writing);
+        }
+        letGo(reading);
+        discard(body);
+      },
+      lost: () => doubt(writing),
+    };
+  }
+
+  /** A response without what contexts and profiles have put around it. */
+  private innermost(body: ArrivedBody, reading: Reading): TorchResponse {
+    const response = readResponse(body, this.values.script(reading));
+    return 'inner' in response ? this.innermost(response.inner as ArrivedBody, reading) : response;
   }
 
   /** The answer of a call: a value of Python or of TorchScript, or a failure. */

@@ -29,11 +29,13 @@ export interface Writing {
   readonly undo: (() => void)[];
   /** What is over as soon as the worker has answered, whatever it says: torch says nothing of handles in what it could not read. */
   readonly answered: (() => void)[];
+  /** What is in doubt when the call has failed: whether the worker could read it. */
+  readonly failed: (() => void)[];
 }
 
 /** Begins to write a message to `to`. */
 export function writingTo(to: WorkerInfo): Writing {
-  return { to, undo: [], answered: [] };
+  return { to, undo: [], answered: [], failed: [] };
 }
 
 /** Handles on RRefs in messages. */
@@ -153,6 +155,16 @@ export function letGo({ handles }: Reading): void {
 /** Takes back what was drawn for a message that is not sent. */
 export function takeBack({ undo }: Writing): void {
   for (const undone of undo.splice(0)) undone();
+}
+
+/** The worker has answered. */
+export function heard({ answered }: Writing): void {
+  for (const known of answered.splice(0)) known();
+}
+
+/** The call has failed there, or no answer will come. */
+export function doubt({ failed }: Writing): void {
+  for (const doubted of failed.splice(0)) doubted();
 }
 
 function pathName(path: string): PyName {

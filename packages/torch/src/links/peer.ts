@@ -18,6 +18,14 @@ export interface Reply {
   unsent?(): void;
 }
 
+/** What still happens with a request that was given up: one of the two, once. */
+export interface Abandoned {
+  /** Its answer has come. */
+  late(body: ArrivedBody): void;
+  /** Its answer will not come, or cannot be read. */
+  lost(): void;
+}
+
 export interface PeerOptions {
   /** This worker's own name, by which the peer knows who calls. */
   readonly name: string;
@@ -61,10 +69,10 @@ export class TorchPeer {
   }
 
   /**
-   * Sends a request; the returned function gives it up, after which a late answer is dropped.
+   * Sends a request; the returned function gives it up, after which `rest` hears of a late answer, and of nothing else.
    * @throws WireError 'limit', DisposedError, TypeError: nothing is sent then.
    */
-  request(body: Body, reply: Reply): () => void {
+  request(body: Body, reply: Reply): (rest: Abandoned) => void {
     if (this.line === undefined || this.line.over) this.line = this.connect();
     return this.line.request(body, reply);
   }
@@ -82,6 +90,9 @@ export class TorchPeer {
 /** How long a worker that leaves waits for connections that are on their way. */
 const FAREWELL_MS = 1_000;
 
+/** Of how many requests that were given up a late answer is heard; of more the oldest are forgotten. */
+const MAX_ABANDONED = 4_096;
+
 /** One pipe of a peer. */
 class Line {
   readonly open = new Map<number, Reply>();
@@ -92,6 +103,8 @@ class Line {
   private next = 0;
   private closing = false;
   private answered = false;
+  /** Requests that were given up and are not answered. */
+  private readonly abandoned = new Map<number, Abandoned>();
   /** Requests that wait for the pipe to open, those that were given up among them. */
   private waiting: Reply[] = [];
   /** Connections that are on their way. */
@@ -111,7 +124,7 @@ class Line {
     this.dial(peer.address, 'first');
   }
 
-  request(body: Body, reply: Reply): () => void {
+  request(body: Body, reply: Reply): (rest: Abandoned) => void {
     const id = this.next++;
     const { limits } = this.options;
     // Known before it is sent: a pipe that cannot be written to ends at once.
@@ -124,7 +137,14 @@ class Line {
     }
     if (this.dialler.pipe.complete) this.waiting = [];
     else if (reply.unsent !== undefined) this.waiting.push(reply);
-    return () => this.open.delete(id);
+    return (rest) => {
+      if (!this.open.delete(id)) return;
+      this.abandoned.set(id, rest);
+      if (this.abandoned.size <= MAX_ABANDONED) return;
+      const [oldest = id] = this.abandoned.keys();
+      this.abandoned.get(oldest)?.lost();
+      this.abandoned.delete(oldest);
+    };
   }
 
   async close(): Promise<void> {
@@ -165,17 +185,22 @@ class Line {
       this.answered = true;
       this.options.onAnswer(this.peer);
     }
-    const reply = this.open.get(message.id);
-    // Given up meanwhile; torch drops what comes late as well.
-    if (reply === undefined) return forget(message);
-    this.open.delete(message.id);
+    const { id } = message;
+    const reply = this.open.get(id);
+    const rest = this.abandoned.get(id);
+    this.open.delete(id);
+    this.abandoned.delete(id);
+    // An answer to nothing.
+    if (reply === undefined && rest === undefined) return forget(message);
     let body: ArrivedBody;
     try {
       body = arrived(message, this.options.limits);
     } catch (error) {
-      return reply.reject(error);
+      rest?.lost();
+      return reply?.reject(error);
     }
-    reply.resolve(body);
+    rest?.late(body);
+    reply?.resolve(body);
   }
 
   private closed(error: Error | undefined): void {
@@ -187,6 +212,8 @@ class Line {
     const unsent = reached ? [] : this.waiting;
     this.waiting = [];
     for (const reply of unsent) reply.unsent?.();
+    for (const rest of this.abandoned.values()) rest.lost();
+    this.abandoned.clear();
     for (const reply of failures) {
       if (this.closing) reply.reject(new RpcError('cancelled', 'this worker has left its group', { peer: worker }));
       else reply.reject(lost(worker, error, reached));

@@ -99,6 +99,7 @@ function tuple(m: Machine, items: unknown[]): void {
 
 function append(m: Machine, items: unknown[]): void {
   const list = m.top();
+  if (m.isUnknown(list)) return;
   // A tuple is an array too, but not one that grows.
   if (!Array.isArray(list) || list instanceof PyTuple) throw refuse('a pickle appends to something that is no list');
   fill(list as unknown[], items);
@@ -108,6 +109,7 @@ function append(m: Machine, items: unknown[]): void {
 
 function setItems(m: Machine, items: unknown[]): void {
   const dict = m.top();
+  if (m.isUnknown(dict)) return;
   if (!(dict instanceof Map)) throw refuse('a pickle sets items of something that is no dict');
   if (items.length % 2 !== 0) throw refuse('a pickle sets a key without a value');
   for (let i = 0; i < items.length; i += 2) (dict as Map<unknown, unknown>).set(items[i], items[i + 1]);
@@ -159,6 +161,7 @@ function reduce(m: Machine): void {
   const list = argumentsOf(args);
   m.object();
   m.copies(list);
+  if (m.callUnknown(callee)) return;
   if (callee instanceof PyCallable) pushMade(m, () => callee.call(list));
   else if (callee instanceof PyClass && callee.call !== undefined) pushMade(m, () => callee.call?.(list));
   else throw m.refuseCall(callee);
@@ -168,6 +171,7 @@ function newObject(m: Machine, kwargs: ReadonlyMap<unknown, unknown> | undefined
   const [type, args] = popTwo(m);
   const list = argumentsOf(args);
   m.object();
+  if (m.callUnknown(type)) return;
   if (!(type instanceof PyClass)) throw m.refuseCall(type);
   m.copies(list);
   pushMade(m, () => type.make(list, kwargs));
@@ -183,6 +187,7 @@ function build(m: Machine): void {
   const state = m.pop();
   const object = m.top();
   m.copies(partsOfState(state));
+  if (m.isUnknown(object)) return;
   if (object instanceof Unbuilt)
     m.built(
       object,

@@ -1,5 +1,5 @@
 /** @file The machine that runs a pickle: its stack, marks and memo, each bounded. What an instruction does is in `instructions.ts`. */
-import { ByteReader, checkLimit, type WireError } from '@backwire/wire/internal';
+import { ByteReader, WireError, checkLimit } from '@backwire/wire/internal';
 import type { TorchLimits } from '../limits.ts';
 import { PyName } from '../values/name.ts';
 import { Op, opName } from './opcode.ts';
@@ -61,6 +61,8 @@ export class Machine {
   /** Names that are not on the list and stand on the stack, or somewhere in a value. */
   private unknown = 0;
   private lastUnknown = '';
+  /** The first of them that was called. */
+  private calledUnknown: string | undefined;
   private unbuilt = 0;
 
   constructor(bytes: Uint8Array, dialect: Dialect, limits: TorchLimits) {
@@ -71,6 +73,16 @@ export class Machine {
 
   /** @throws WireError 'decode-error' or 'limit'; NotOfferedError for a name that is not on the list. */
   run(): unknown {
+    try {
+      return this.read();
+    } catch (error) {
+      // What else does not fit may be for want of what that name would have made.
+      if (this.calledUnknown === undefined || !(error instanceof WireError) || error.code === 'limit') throw error;
+      throw new NotOfferedError(this.calledUnknown);
+    }
+  }
+
+  private read(): unknown {
     const { input, stack } = this;
     const { instructions, name } = this.dialect;
     const { maxPickleOps, maxPickleStack } = this.limits;
@@ -100,7 +112,8 @@ export class Machine {
     const { input, stack, dialect } = this;
     if (input.pos !== input.end) throw refuse(`${input.end - input.pos} bytes after the end of ${dialect.name}`);
     if (stack.length !== 1 || this.marks.length > 0) throw refuse(`${dialect.name} ends with ${stack.length} values`);
-    if (this.unknown > 0) throw new NotOfferedError(this.lastUnknown);
+    const unknown = this.calledUnknown ?? (this.unknown > 0 ? this.lastUnknown : undefined);
+    if (unknown !== undefined) throw new NotOfferedError(unknown);
     if (this.unbuilt > 0) throw refuse(`${dialect.name} holds an object without its state`);
     return stack[0];
   }
@@ -251,9 +264,24 @@ export class Machine {
     if (name instanceof UnknownName) this.unknown--;
   }
 
-  /** Something is called or built that is neither on the list nor offered. */
+  /**
+   * Calls a name that is not on the list: what it gives is as unknown as the name. The pickle is refused at its end, when all handles in it
+   * have been seen, of which their owners have to hear. Whether it is such a name.
+   */
+  callUnknown(callee: unknown): boolean {
+    if (!(callee instanceof UnknownName)) return false;
+    this.calledUnknown ??= callee.path;
+    this.stack.push(callee);
+    return true;
+  }
+
+  /** Whether a thing is what an unknown name gave: what it is given is let be. */
+  isUnknown(value: unknown): boolean {
+    return this.calledUnknown !== undefined && value instanceof UnknownName;
+  }
+
+  /** Something is called or built that is neither a name on the list nor one that could be. */
   refuseCall(callee: unknown): WireError {
-    if (callee instanceof UnknownName) return new NotOfferedError(callee.path);
     const what = callee instanceof PyName ? quoted(callee.path) : 'a value';
     return refuse(`a pickle calls ${what}, which is not to be called`);
   }

@@ -6,6 +6,7 @@ import {
   type OwnedValue,
   type OwnerEntry,
   type Failure,
+  type GlobalId,
 } from '@backwire/rref/internal';
 import { Tensor, nn } from '@backwire/tensor';
 import { raising, refusal } from '../calls/errors.ts';
@@ -32,6 +33,8 @@ export interface RequestHost {
   valueOf(entry: OwnerEntry<OwnedValue>): OwnedValue;
   /** The refusal of the fork request that was just heard. */
   takeRefusal(): Failure | undefined;
+  /** A worker says that it has a handle that it was handed. */
+  accepted(fork: GlobalId, from: number): void;
   /** Runs a pass of distributed autograd. */
   backward(contextId: bigint, roots: readonly Tensor[], options: { retainGraph: boolean }): Promise<void>;
   /** The type with which forks of what is made here travel, kept with it. */
@@ -61,7 +64,7 @@ export function serveRRefs(host: RequestHost): void {
     return ACKNOWLEDGED();
   });
   server.handle('rref-child-accept', ({ fork }, { from }) => {
-    worker.control(from.id, { kind: 'child-accept', fork: globalId(fork) });
+    host.accepted(globalId(fork), from.id);
     return ACKNOWLEDGED();
   });
   server.handle('rref-user-delete', ({ fork }, { from }) => {

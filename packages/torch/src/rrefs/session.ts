@@ -19,6 +19,7 @@ import {
   type Carried,
   type Control,
   type Failure,
+  type GlobalId,
   type OwnerEntry,
   type RRefSpace,
   type UserFork,
@@ -39,6 +40,7 @@ import { acknowledged } from './acknowledgement.ts';
 import { ControlSender } from './controls.ts';
 import { Creations } from './creation.ts';
 import { PYTHON_OBJECT, TENSOR, TorchRRef, type HandleHost } from './handle.ts';
+import { HandedOn } from './handed-on.ts';
 import { globalId, torchId } from './ids.ts';
 import { countsOf, leaksOf, listOf, waitsOf } from './inventory.ts';
 
@@ -63,6 +65,10 @@ export class RRefs implements References, RRefSpace, HandleHost {
   private readonly host: SessionHost;
   private readonly sender: ControlSender;
   private readonly creations: Creations;
+  private readonly handed = new HandedOn((fork) => {
+    this.worker.unshare(fork);
+    this.notify();
+  });
   /** torch's types of values that are owned here, where they are not told by the value. */
   private readonly types = new WeakMap<OwnedValue, string>();
   private readonly settling = new Map<UserFork, (() => void)[]>();
@@ -148,7 +154,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
     return handle;
   }
 
-  share(value: object, { to, undo, answered }: Writing): RRefFork | undefined {
+  share(value: object, { to, undo, answered, failed }: Writing): RRefFork | undefined {
     if (!(value instanceof TorchRRef)) return undefined;
     const handle = value as TorchRRef<unknown>;
     if (handle.host !== this) throw new TypeError('an RRef of another agent');
@@ -160,9 +166,16 @@ export class RRefs implements References, RRefSpace, HandleHost {
       'owned' in target
         ? this.worker.shareOwned(target.rref, target.owned, to.id)
         : this.worker.shareHeld(target.fork, to.id);
-    undo.push(() => this.worker.unshare(carried));
+    undo.push(() => {
+      this.handed.accepted(carried.fork);
+      this.worker.unshare(carried);
+    });
     // An owner that has answered holds its own value itself, or could not read the handle: then it never says that it has it.
     if (carried.owner === to.id) answered.push(() => this.worker.unshare(carried));
+    else {
+      this.handed.add(carried, to.id);
+      failed.push(() => this.handed.doubt(carried));
+    }
     const type = 'owned' in target ? this.typeOfOwned(target.owned, handle.torchType) : handle.torchType;
     return new RRefFork(carried.owner, torchId(carried.rref), torchId(carried.fork), this.self.id, type);
   }
@@ -277,7 +290,18 @@ export class RRefs implements References, RRefSpace, HandleHost {
     this.notify();
   }
 
+  /** A worker is no member any more, and holds nothing. */
+  forget(id: number): void {
+    this.handed.gone(id);
+    this.worker.owners.releaseHeldBy(new Set([id]));
+  }
+
   // What serving needs.
+
+  accepted(fork: GlobalId, from: number): void {
+    this.handed.accepted(fork, from);
+    this.worker.control(from, { kind: 'child-accept', fork });
+  }
 
   valueOf(entry: OwnerEntry<OwnedValue>): OwnedValue {
     return (entry.payload ??= OwnedValue.empty());
@@ -299,6 +323,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   async drain(timeoutMs: number): Promise<void> {
     const { users, owners } = this.worker;
     for (const fork of [...users.all()]) users.release(fork);
+    this.handed.settle();
     const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
     while (owners.size > 0 || users.size > 0 || this.sender.pending > 0) {
       const left = end - performance.now();
@@ -315,6 +340,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   close(): void {
     if (this.closed) return;
     this.closed = true;
+    this.handed.clear();
     const gone = new RpcError('rref-released', 'the agent that owned this RRef has shut down');
     for (const entry of this.worker.owners.all()) entry.payload?.reject(gone);
     this.worker.owners.clear();
@@ -370,7 +396,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
     else this.sender.send(to, message);
   }
 
-  private tell(to: number, body: Body): Promise<unknown> {
+  private async tell(to: number, body: Body): Promise<unknown> {
     const { caller } = this.host;
     return caller.tell(this.host.find(to), body, (response, { from }) => acknowledged(response, 'rref-ack', from));
   }
