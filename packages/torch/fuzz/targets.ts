@@ -1,9 +1,10 @@
 /** @file Every decoder of this package as a function of bytes, with captured messages as samples of what it accepts. */
 import { readFileSync, readdirSync } from 'node:fs';
-import { ByteReader, type ReadProgram } from '@backwire/rpc/internal';
+import { ByteReader, Served, type ReadProgram } from '@backwire/rpc/internal';
 import { Tensor, tensor } from '@backwire/tensor';
 import type { FuzzTarget } from '@backwire/testing';
 import { protocolError } from '@backwire/wire/internal';
+import { Names } from '../src/calls/names.ts';
 import { loadTorchFile } from '../src/file/load.ts';
 import { ZipArchive, isZip, writeZip } from '../src/file/zip.ts';
 import { readGlooAddress } from '../src/gloo/address.ts';
@@ -12,6 +13,7 @@ import { GlooPair } from '../src/gloo/pair.ts';
 import { readAddress, readMembers } from '../src/group/store-text.ts';
 import { DEFAULT_TORCH_LIMITS, type TorchLimits } from '../src/limits.ts';
 import type { Body } from '../src/messages/commands.ts';
+import { readPython } from '../src/pickle/python-reader.ts';
 import { framesOf, plainFrames } from '../src/pipe/outgoing.ts';
 import { readBrochure, readBrochureAnswer, readDescriptor, readPacket } from '../src/pipe/packets.ts';
 import { Pipe } from '../src/pipe/pipe.ts';
@@ -49,6 +51,7 @@ export function targets(): FuzzTarget[] {
     descriptors(messages),
     streams(small),
     plainStreams(small),
+    amplified(),
     ...files(),
     ...gloo(),
     storeText(),
@@ -70,6 +73,36 @@ function bodies(messages: readonly CapturedMessage[]): FuzzTarget {
     },
   };
 }
+
+/** A few instructions over and over: what each of them costs, a peer may ask for as often as a body has room. */
+function amplified(): FuzzTarget {
+  const served = new Served({ worker: 'fuzzed', serve: undefined, builtins: true, maxResultBytes: 1 << 20 });
+  const names = new Names(served);
+  const context = { tensors: [], names, limits: FUZZ_LIMITS, rref: () => null };
+  const pieces = [
+    'capp\nThing\n',
+    'capp\nThing\n)R',
+    'cbuiltins\ngetattr\n',
+    'cbuiltins\nset\n)R',
+    '](K\x01K\x02e',
+    '}K\x01Ns',
+  ];
+  return {
+    name: 'amplified',
+    samples: pieces.map((piece) => Uint8Array.from(Buffer.from(piece, 'latin1'))),
+    run(bytes) {
+      const piece = bytes.subarray(0, 64);
+      const content = new Uint8Array(3 + AMPLIFIED * piece.length);
+      content.set([0x80, 4]);
+      for (let i = 0; i < AMPLIFIED; i++) content.set(piece, 2 + i * piece.length);
+      content[content.length - 1] = 0x2e;
+      readPython(content, context);
+    },
+  };
+}
+
+/** How often. */
+const AMPLIFIED = 10_000;
 
 /** Tables over as many storages of 64 bytes as the first byte says. */
 function tables(messages: readonly CapturedMessage[]): FuzzTarget {

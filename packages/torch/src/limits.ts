@@ -29,7 +29,7 @@ export interface TorchLimits {
   readonly maxWaitingMessages: number;
   /** Instructions of one pickle. A list of a million numbers has as many. @default 4 000 000 */
   readonly maxPickleOps: number;
-  /** Containers and objects of one pickle: each takes far more memory than the byte that makes it. @default 500 000 */
+  /** Containers, names and objects of one pickle: each takes far more memory than the byte that makes it. @default 500 000 */
   readonly maxPickleObjects: number;
   /** Values on the stack of one pickle: a tuple lies there as a whole. @default 1 000 000 */
   readonly maxPickleStack: number;

@@ -66,6 +66,12 @@ export class Served {
     return definition;
   }
 
+  /** As `find`; undefined for what it refuses, without an error: peers may name many things that are not here. */
+  tryFind(name: string): Definition | undefined {
+    const definition = this.own.get(name) ?? findDefinition(name);
+    return definition !== undefined && this.serves(definition) ? definition : undefined;
+  }
+
   /** What was probably meant, of what the caller may call; the end of a sentence. */
   private adviceFor(name: string): string {
     const now = performance.now();

@@ -173,11 +173,6 @@ export class Names implements OfferedNames {
   }
 
   private tryDefinition(path: string): Definition | undefined {
-    try {
-      return this.definition(path);
-    } catch (error) {
-      if (error instanceof RpcError) return undefined;
-      throw error;
-    }
+    return this.offered.get(path) ?? this.served.tryFind(path);
   }
 }

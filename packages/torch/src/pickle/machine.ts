@@ -202,7 +202,7 @@ export class Machine {
     return this.stack.splice(start);
   }
 
-  /** Counts a container or an object that is about to be made. */
+  /** Counts a container, a name or an object that is about to be made. */
   object(): void {
     const { maxPickleObjects } = this.limits;
     if (++this.objects > maxPickleObjects) checkLimit('objects of a pickle', this.objects, maxPickleObjects);
@@ -251,6 +251,7 @@ export class Machine {
   // Names and objects.
 
   global(module: string, name: string): void {
+    this.object();
     const found = this.dialect.global(module, name);
     if (found === undefined) {
       this.unknown++;

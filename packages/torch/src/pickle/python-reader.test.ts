@@ -108,6 +108,49 @@ describe('names', () => {
     expect(() => read(pickle(global('os', 'system'), 0x94, 'h', 0, 0x86))).toThrow(NotOfferedError);
   });
 
+  it('are refused only when all handles behind them have been seen, whatever is done with what they would have made', () => {
+    const fork = new RRefFork(1, { worker: 1, local: 2 }, { worker: 3, local: 4 }, 3, 'PyObject');
+    const behind = writePython([fork]).bytes.slice(2, -1);
+    const unknown = global('app', 'Thing');
+    for (const made of [
+      [unknown, ')R'],
+      [unknown, ')\x81'],
+      [unknown, ')}\x92'],
+      [unknown, ')\x81}b'],
+      [unknown, ')\x81K\x01a'],
+      [unknown, ')\x81(K\x01K\x02e'],
+      [unknown, ')\x81K\x01K\x02s'],
+      // What is made of it in its turn is as unknown; what cannot be made of it is no other error.
+      [unknown, ')\x81)\x81'],
+      [global('builtins', 'bytearray'), unknown, ')\x81\x85R'],
+      [global('torch.distributed.rpc.internal', 'RemoteException'), 'X\x01\x00\x00\x00m', unknown, ')R\x86\x81'],
+    ]) {
+      const seen: RRefFork[] = [];
+      const rref = (given: RRefFork): unknown => seen.push(given);
+      const content = Uint8Array.of(...bytes(0x80, 4), ...behind, ...bytes(...made, '.'));
+      const asked = (): unknown => read(content, { rref });
+      expect(asked, made.join('')).toThrow(NotOfferedError);
+      expect(asked).toThrow("a pickle names 'app.Thing'");
+    }
+    const seen: RRefFork[] = [];
+    const [head, tail] = [bytes(0x80, 4, unknown, ')\x81'), bytes('\x86.')];
+    const content = Uint8Array.of(...head, ...behind, ...tail);
+    expect(() => read(content, { rref: (given) => seen.push(given) })).toThrow("a pickle names 'app.Thing'");
+    expect(seen).toEqual([fork]);
+  });
+
+  it('are no more than objects may be', () => {
+    const limits = { ...DEFAULT_TORCH_LIMITS, maxPickleObjects: 100 };
+    const content = pickle(global('app', 'Thing').repeat(101));
+    expect(() => read(content, { limits })).toThrow('objects of a pickle (101 over the limit of 100)');
+  });
+
+  it('that are called do not lift the limits', () => {
+    const limits = { ...DEFAULT_TORCH_LIMITS, maxPickleOps: 1_000 };
+    const content = pickle(global('app', 'Thing'), ')\x81', ']'.repeat(2_000));
+    expect(() => read(content, { limits })).toThrow(/instructions of a pickle/);
+  });
+
   it('of exceptions that are not offered say what a remote error is called, and no more', () => {
     const failure = (type: string): Uint8Array =>
       pickle(global('torch.distributed.rpc.internal', 'RemoteException'), 0x8c, 1, 'm', type, 0x86, 0x81);
