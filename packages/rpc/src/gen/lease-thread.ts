@@ -2349,6 +2349,9 @@ var Patience = class {
 	heard() {
 		this.heardAt = performance.now();
 	}
+	get quietMs() {
+		return performance.now() - this.heardAt;
+	}
 	limit(signals, fn) {
 		const until = performance.now() + this.mostTimes * this.ms;
 		return limited(this.ms, signals, fn, (lateMs) => {
@@ -2388,28 +2391,16 @@ var EtcdApi = class {
 		const first = this.preferred;
 		for (let i = 0; i < this.endpoints.length; i++) {
 			const at = (first + i) % this.endpoints.length;
-			const patience = this.patience[at];
-			const turns = this.turns[at];
-			let isSilent = () => false;
 			try {
-				return await patience.limit([signal], (limit) => {
-					isSilent = () => limit.aborted;
-					return turns.take(limit, async () => {
-						const response = await post$1(this.url(at, path), body, limit);
-						const answer = await json(response);
-						this.preferred = at;
-						patience.heard();
-						if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
-						return answer;
-					});
-				});
+				const answer = await this.ask(at, path, body, signal);
+				this.preferred = at;
+				return answer;
 			} catch (error) {
 				if (error instanceof RpcError && error.code !== "unavailable") throw error;
 				if (signal?.aborted) throw new RpcError("cancelled", "the request to etcd was cancelled", { cause: signal.reason });
 				failure = error;
-				if (isSilent()) for (const watch of this.watching[at] ?? []) watch.abort();
 				this.leave(at);
-				if (once && !isUnsent(error)) break;
+				if (once && !isUndone(error)) break;
 			}
 		}
 		const what = failure instanceof BusyError || failure instanceof OddAnswerError ? \`: \${bareText(failure.code, failure.message)}\` : " does not answer";
@@ -2417,6 +2408,30 @@ var EtcdApi = class {
 			cause: failure,
 			executed: "maybe"
 		});
+	}
+	async probe(path, body, quietMs) {
+		const quiet = [...this.watching.keys()].filter((at) => (this.watching[at]?.size ?? 0) > 0 && (this.patience[at]?.quietMs ?? 0) >= quietMs);
+		await Promise.allSettled(quiet.map((at) => this.ask(at, path, body, void 0)));
+	}
+	async ask(at, path, body, signal) {
+		const patience = this.patience[at];
+		const turns = this.turns[at];
+		let isSilent = () => false;
+		try {
+			return await patience.limit([signal], (limit) => {
+				isSilent = () => limit.aborted;
+				return turns.take(limit, async () => {
+					const response = await post$1(this.url(at, path), body, limit);
+					const answer = await json(response);
+					patience.heard();
+					if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
+					return answer;
+				});
+			});
+		} catch (error) {
+			if (isSilent() && signal?.aborted !== true) for (const watch of this.watching[at] ?? []) watch.abort();
+			throw error;
+		}
 	}
 	async keepAlive(id, signal) {
 		const { result } = await this.call("/v3/lease/keepalive", { ID: id }, signal);
@@ -2461,13 +2476,15 @@ var EtcdApi = class {
 		return \`\${this.endpoints[at] ?? ""}\${path}\`;
 	}
 };
-function isUnsent(error) {
+function isUndone(error) {
+	if (error instanceof BusyError) return error.executed === "no";
 	const { code } = error;
 	return typeof code === "string" && UNSENT.has(code);
 }
 function refused(answer, status) {
 	const message = typeof answer["message"] === "string" ? answer["message"] : typeof answer["error"] === "string" ? answer["error"] : \`status \${status}\`;
 	const code = answer["code"];
+	if (code === 8 && message.endsWith("too many requests")) return new BusyError("unavailable", \`etcd: \${message}\`, { executed: "no" });
 	if (code === 14 || status >= 502) return new BusyError("unavailable", \`etcd: \${message}\`);
 	if (code === 8) return new RpcError("resource-exhausted", \`etcd: \${message}\`);
 	if (code === 3) return new RpcError("invalid-argument", \`etcd: \${message}\`);

@@ -82,30 +82,17 @@ export class EtcdApi {
     const first = this.preferred;
     for (let i = 0; i < this.endpoints.length; i++) {
       const at = (first + i) % this.endpoints.length;
-      const patience = this.patience[at] as Patience;
-      const turns = this.turns[at] as Turns;
-      let isSilent = (): boolean => false;
       try {
-        return await patience.limit([signal], (limit) => {
-          isSilent = () => limit.aborted;
-          return turns.take(limit, async () => {
-            const response = await post(this.url(at, path), body, limit);
-            const answer = await json(response);
-            this.preferred = at;
-            patience.heard();
-            if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
-            return answer;
-          });
-        });
+        const answer = await this.ask(at, path, body, signal);
+        this.preferred = at;
+        return answer;
       } catch (error) {
         if (error instanceof RpcError && error.code !== 'unavailable') throw error;
         if (signal?.aborted)
           throw new RpcError('cancelled', 'the request to etcd was cancelled', { cause: signal.reason });
         failure = error;
-        // Its connections may stay although nothing comes any more.
-        if (isSilent()) for (const watch of this.watching[at] ?? []) watch.abort();
         this.leave(at);
-        if (once && !isUnsent(error)) break;
+        if (once && !isUndone(error)) break;
       }
     }
     const what =
@@ -116,6 +103,44 @@ export class EtcdApi {
       cause: failure,
       executed: 'maybe',
     });
+  }
+
+  /**
+   * Asks `path` of each endpoint that has watches and has answered nothing for `quietMs`: a stream that says nothing looks like one that is
+   * dead. Others may be those that are asked everything else.
+   */
+  async probe(path: string, body: object, quietMs: number): Promise<void> {
+    const quiet = [...this.watching.keys()].filter(
+      (at) => (this.watching[at]?.size ?? 0) > 0 && (this.patience[at]?.quietMs ?? 0) >= quietMs,
+    );
+    await Promise.allSettled(quiet.map((at) => this.ask(at, path, body, undefined)));
+  }
+
+  /** One request of one endpoint. Where it says nothing in its time, its watches end: its connections may stay although nothing comes any more. */
+  private async ask(
+    at: number,
+    path: string,
+    body: object,
+    signal: AbortSignal | undefined,
+  ): Promise<Record<string, unknown>> {
+    const patience = this.patience[at] as Patience;
+    const turns = this.turns[at] as Turns;
+    let isSilent = (): boolean => false;
+    try {
+      return await patience.limit([signal], (limit) => {
+        isSilent = () => limit.aborted;
+        return turns.take(limit, async () => {
+          const response = await post(this.url(at, path), body, limit);
+          const answer = await json(response);
+          patience.heard();
+          if (response.statusCode !== 200) throw refused(answer, response.statusCode ?? 0);
+          return answer;
+        });
+      });
+    } catch (error) {
+      if (isSilent() && signal?.aborted !== true) for (const watch of this.watching[at] ?? []) watch.abort();
+      throw error;
+    }
   }
 
   /** Renews a lease; false when it is gone. @throws RpcError as `call`, and 'unavailable' when the answer does not say. */
@@ -205,8 +230,9 @@ function isEntry(given: unknown): given is EtcdKeyValue {
   return typeof kv['key'] === 'string' && isText(kv['value']) && NUMBERS.every((name) => isText(kv[name]));
 }
 
-/** Whether nobody can have seen a request that failed so. */
-function isUnsent(error: unknown): boolean {
+/** Whether nobody can have done what failed so. */
+function isUndone(error: unknown): boolean {
+  if (error instanceof BusyError) return error.executed === 'no';
   const { code } = error as { code?: unknown };
   return typeof code === 'string' && UNSENT.has(code);
 }
@@ -221,6 +247,9 @@ function refused(answer: Record<string, unknown>, status: number): RpcError {
         : `status ${status}`;
   // gRPC's codes: 14 unavailable, 8 resource exhausted, 3 invalid argument, 5 not found.
   const code = answer['code'];
+  // Two things can be exhausted: its disk, which wants somebody; and what it has yet to apply, for a moment, in which it takes nothing more.
+  if (code === 8 && message.endsWith('too many requests'))
+    return new BusyError('unavailable', `etcd: ${message}`, { executed: 'no' });
   if (code === 14 || status >= 502) return new BusyError('unavailable', `etcd: ${message}`);
   if (code === 8) return new RpcError('resource-exhausted', `etcd: ${message}`);
   if (code === 3) return new RpcError('invalid-argument', `etcd: ${message}`);

@@ -160,6 +160,32 @@ test('who answers and is no etcd is said to, within the time to open a store', a
   });
 });
 
+test('an etcd that has too much to do is asked again; one whose disk is full says so at once', async () => {
+  const { endpoint, open } = await slow();
+  const opening = etcdStore({ endpoints: [endpoint], timeoutMs: 5_000 });
+  await expect.poll(() => open.length).toBe(1);
+  answer(open.shift());
+  const store = await opening;
+  const refuse = (message: string): void =>
+    void open
+      .shift()
+      ?.writeHead(429)
+      .end(JSON.stringify({ code: 8, message }));
+  const set = store.set('k', new Uint8Array(1));
+  await expect.poll(() => open.length).toBe(1);
+  refuse('etcdserver: too many requests');
+  await expect.poll(() => open.length, { timeout: 3_000 }).toBe(1);
+  answer(open.shift());
+  await set;
+  const full = store.set('k', new Uint8Array(1));
+  await expect.poll(() => open.length).toBe(1);
+  refuse('etcdserver: mvcc: database space exceeded');
+  await expect(full).rejects.toMatchObject({ code: 'resource-exhausted' });
+  const closing = setInterval(() => open.splice(0).forEach(answer), 1);
+  cleanups.push(() => clearInterval(closing));
+  await store.close();
+});
+
 test('a server that answers nothing is not waited for longer than a store may take to open', async () => {
   const { endpoint } = await slow();
   const began = performance.now();

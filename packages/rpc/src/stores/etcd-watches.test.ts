@@ -16,18 +16,24 @@ interface Member {
   readonly watches: ServerResponse[];
   /** Takes connections, and answers nothing more. */
   standStill(): void;
+  /** Refuses requests for a moment; watches go on. */
+  busy(): void;
   /** Says that it has no leader, where that is asked. */
   cutOff(): void;
 }
 
 async function member(): Promise<Member> {
   const watches: ServerResponse[] = [];
-  let state: 'well' | 'still' | 'cut off' = 'well';
+  let state: 'well' | 'still' | 'busy' | 'cut off' = 'well';
   const noLeader = '{"error":{"grpc_code":14,"message":"etcdserver: no leader"}}\n';
   const ending = new Set<ServerResponse>();
   const server = createServer((request, response) => {
     request.resume().on('end', () => {
       if (state === 'still') return;
+      if (request.url !== '/v3/watch' && state === 'busy') {
+        response.writeHead(429).end('{"code":8,"message":"etcdserver: too many requests"}');
+        return;
+      }
       if (request.url !== '/v3/watch') {
         response.end('{"header":{"revision":"1"}}');
         return;
@@ -48,6 +54,7 @@ async function member(): Promise<Member> {
     endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     watches,
     standStill: () => void (state = 'still'),
+    busy: () => void (state = 'busy'),
     cutOff: () => {
       state = 'cut off';
       for (const watch of ending) watch.end(noLeader);
@@ -88,6 +95,20 @@ test('a watch leaves a member that did not answer a request', async () => {
   first.standStill();
   await api.call('/v3/kv/range', {});
   await expect.poll(() => second.watches.length, { timeout: 3_000 }).toBe(1);
+  await expect.poll(() => told).toEqual([{ type: 'resync', key: 'k' }]);
+});
+
+test('a busy member keeps its watches, and is left once it says nothing', { timeout: 25_000 }, async () => {
+  const { first, second, told, api } = await watching();
+  first.busy();
+  // Nothing was done there: also what may be done once is asked of the next.
+  await api.call('/v3/kv/txn', {}, undefined, true);
+  expect(second.watches).toHaveLength(0);
+  first.standStill();
+  // All else is asked of the second meanwhile, and answered.
+  const asking = setInterval(() => void api.call('/v3/kv/range', {}), 100);
+  cleanups.push(() => clearInterval(asking));
+  await expect.poll(() => second.watches.length, { timeout: 15_000 }).toBe(1);
   await expect.poll(() => told).toEqual([{ type: 'resync', key: 'k' }]);
 });
 

@@ -11,7 +11,7 @@ const LONGEST_RETRY_MS = 2_000;
 const LASTING_MS = 5_000;
 /** A watch that is not in force after so long is tried again, elsewhere if there is more than one endpoint. */
 const IN_FORCE_MS = 5_000;
-/** Between two questions whether etcd still answers, where nothing else is asked of it: a stream that says nothing looks like one that is dead. */
+/** Between two questions whether a member with watches still answers, where nothing else is asked of it. */
 const PROBE_MS = 5_000;
 /** Streams of single keys in one folder; one more, and the folder is followed instead, for all that come after. */
 const MAX_STREAMS_IN_FOLDER = 4;
@@ -53,7 +53,6 @@ export class EtcdWatches {
   private readonly streams = new Map<string, Stream>();
   /** The latest revision that an answer was of. */
   private revision = 0;
-  private answeredAt = -Infinity;
   private probing: NodeJS.Timeout | undefined;
 
   constructor(options: WatchesOptions) {
@@ -63,7 +62,6 @@ export class EtcdWatches {
   /** An answer of etcd's: what it is of has happened before any watch that begins from now on. */
   saw(answer: Record<string, unknown>): void {
     this.revision = Math.max(this.revision, revisionOf(answer));
-    this.answeredAt = performance.now();
   }
 
   /** `inForce` resolves once nothing that happens is missed. */
@@ -101,10 +99,9 @@ export class EtcdWatches {
   /** Whoever does not answer is left, with its streams. */
   private async probe(): Promise<void> {
     const [prefix] = this.streams.keys();
-    if (prefix === undefined || performance.now() - this.answeredAt < PROBE_MS) return;
+    if (prefix === undefined) return;
     const { api, range } = this.options;
-    const question = { ...range(prefix), count_only: true, limit: '1' };
-    await api.call('/v3/kv/range', question).catch(() => undefined);
+    await api.probe('/v3/kv/range', { ...range(prefix), count_only: true, limit: '1' }, PROBE_MS);
   }
 
   private streamOf(prefix: string): Stream {

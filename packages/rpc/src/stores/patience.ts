@@ -23,6 +23,11 @@ export class Patience {
     this.heardAt = performance.now();
   }
 
+  /** For how long nothing has been answered. */
+  get quietMs(): number {
+    return performance.now() - this.heardAt;
+  }
+
   /** As `limited`. */
   limit<T>(signals: readonly (AbortSignal | undefined)[], fn: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const until = performance.now() + this.mostTimes * this.ms;
