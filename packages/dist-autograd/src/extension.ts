@@ -198,9 +198,9 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
   }
 
   /** Contexts of others are over here: nobody can say so any more. */
-  fenced(): void {
+  fenced(why: string): void {
     const { self } = this.host;
-    const own: Failure = { code: 'fenced', name: 'RpcError', text: 'the group has removed this worker' };
+    const own: Failure = { code: 'fenced', name: 'RpcError', text: why };
     // Who can still hear it is not removed.
     const text = `its group has removed worker '${self.name}'`;
     const theirs: Failure = { code: 'peer-died', name: 'RpcError', text, peer: self };

@@ -96,6 +96,9 @@ describe.skipIf(missing)(title, { timeout: 90_000 }, () => {
     network.cut([3], [0, 1, 2]);
     network.cut([2], [0, 1]);
     await parted(crew, [0, 1], [2]);
+    expect((await crew.tell(2, { do: 'call', to: 'w0' })).text).toMatch(
+      /cut off from the store and from most of its group: its store was out of reach for \d+\.\d s/,
+    );
     network.mend([3], [0, 1, 2]);
     network.mend([2], [0, 1]);
     await crew.end(2);

@@ -19,6 +19,12 @@ describe('a worker that is stopped until it has been put out', { timeout: 60_000
     await crew.event(frozen, 'fenced');
     expect((await crew.tell(frozen, { do: 'count', since: 0 })).value).toBeGreaterThan(0);
     expect((await crew.tell(frozen, { do: 'count', since: woken })).value).toBe(0);
+    // What it asks of others fails, and says why it was put out.
+    const { code, text } = await crew.tell(frozen, { do: 'call', to: 'w0' });
+    expect({ code, text }).toMatchObject({
+      code: 'fenced',
+      text: expect.stringMatching(/the group has removed this worker: this worker stood still for \d+\.\d s/) as string,
+    });
   });
 
   it('serves at once what waits when it was not put out', async () => {

@@ -11,6 +11,7 @@ import {
 } from '@backwire/wire/internal';
 import type { AgentEvents, RpcAgent, ShutdownOptions } from '../base/rpc-agent.ts';
 import type { CallingAgent } from './calling-agent.ts';
+import { Absence } from '../membership/absence.ts';
 import { CallSites } from '../client/call-sites.ts';
 import { Caller } from '../client/caller.ts';
 import { Collectives } from './collectives.ts';
@@ -33,6 +34,7 @@ import { ExtensionChain } from '../extensions/chain.ts';
 import { FrameRouter, type RouterParts } from './frame-router.ts';
 import type { FaultInjector } from '../session/fault-injection.ts';
 import { type Group } from '../membership/group.ts';
+import type { StoreState } from '../membership/group-store.ts';
 import { InboundCall } from '../server/inbound-call.ts';
 import { isInspector, serveInspector } from '../inspection/responder.ts';
 import { metricsOf, type AgentMetrics } from '../inspection/metrics.ts';
@@ -90,10 +92,12 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   readonly collectives: Collectives;
   readonly settings: Settings;
   refusal: 'draining' | 'fenced' | undefined;
+  whyFenced = '';
   /** The places through which others come in. */
   readonly listeners: readonly Listener[];
   private readonly transports: readonly Transport[];
   private readonly hub = new EventHub();
+  private readonly absence: Absence;
   /** What calls may name. */
   readonly names: Served;
   private readonly store: Group;
@@ -118,6 +122,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
     this.limits = settings.limits;
     this.liveness = settings.liveness;
     this.logger = settings.logger;
+    this.absence = new Absence(settings.liveness.leaseMs);
     this.wireLimits = wireLimitsOf(settings.limits);
     this.deviceMaps = settings.deviceMaps;
     this.store = group;
@@ -138,6 +143,7 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
       refuse: (call, error) => this.dispatcher.refuse(call, error),
       peers: () => this.members.list(),
       refresh: () => group.refresh(),
+      onLate: (ms, now) => this.absence.stoodStill(ms, now),
     });
     this.dispatcher = new Dispatcher(this, this.faults, this.stallGuard, settings.maxConcurrentCalls);
     this.collectives = new Collectives(this);
@@ -183,6 +189,12 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
 
   get epoch(): number {
     return this.membership.view.epoch;
+  }
+
+  /** The store has answered, or has not. */
+  storeIs(state: StoreState): void {
+    this.absence.storeIs(state === 'up', this.now());
+    this.members.storeIs(state);
   }
 
   /** The agent begins to work: it has joined, and this is the view. */
@@ -418,9 +430,14 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
   fenced(why = 'the group has removed this worker'): void {
     if (this.refusal === 'fenced' || this.isClosed) return;
     this.refusal = 'fenced';
-    this.stallGuard.fenced();
-    this.caller.calls.failEverything((executed, peer) => new RpcError('fenced', why, { executed, peer: peer.worker }));
-    this.extensions.fenced();
+    const now = this.now();
+    // What it hears first when it wakes may be this.
+    this.stallGuard.turn(now);
+    const text = this.absence.explain(why, now);
+    this.whyFenced = text;
+    this.stallGuard.fenced(text);
+    this.caller.calls.failEverything((executed, peer) => new RpcError('fenced', text, { executed, peer: peer.worker }));
+    this.extensions.fenced(text);
     this.hub.emit('fenced', undefined);
   }
 

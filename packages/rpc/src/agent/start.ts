@@ -152,7 +152,7 @@ async function enter(
     leaseMs: settings.liveness.leaseMs,
     busyDeadMs: settings.liveness.busyDeadMs,
     isGone: settings.isGone,
-    onStore: (state) => later.agent?.members.storeIs(state),
+    onStore: (state) => later.agent?.storeIs(state),
     logger: settings.logger,
     keepAlive: (store, lease, options) => around.keepAlive(store, lease, options),
     now: () => performance.now(),

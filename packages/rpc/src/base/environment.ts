@@ -41,6 +41,8 @@ export interface Environment {
   readonly epoch: number;
   /** What refuses new incoming calls now; undefined while they are welcome. */
   readonly refusal: 'draining' | 'fenced' | undefined;
+  /** Why it is 'fenced', once it is. */
+  readonly whyFenced: string;
   /** Changes whenever what this agent serves does. */
   readonly servedVersion: number;
   /** The definition that peers may call under `name`. @throws RpcError 'not-found', 'permission-denied'. */

@@ -275,7 +275,7 @@ export class Caller {
   }
 
   private checkPeer(peer: Peer): void {
-    if (this.environment.refusal === 'fenced') throw new RpcError('fenced', 'the group has removed this worker');
+    if (this.environment.refusal === 'fenced') throw new RpcError('fenced', this.environment.whyFenced);
     if (peer.state === 'gone')
       throw new RpcError('peer-died', `worker '${peer.worker.name}' is gone`, { peer: peer.worker });
     if (peer.draining) throw leaving(peer.worker);

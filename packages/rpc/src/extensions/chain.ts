@@ -218,8 +218,8 @@ export class ExtensionChain {
       this.guard('viewChanged', () => session.viewChanged?.(epoch, members, dead, left));
   }
 
-  fenced(): void {
-    for (const { session } of this.attached) this.guard('fenced', () => session.fenced?.());
+  fenced(why: string): void {
+    for (const { session } of this.attached) this.guard('fenced', () => session.fenced?.(why));
   }
 
   async drain(deadlineMs: number): Promise<void> {

@@ -126,8 +126,8 @@ export interface ExtensionInternals {
   peerJoined?(peer: WorkerInfo, incarnation: number): void;
   /** Called after the sessions with those that are gone have been cut; `members` includes this worker. */
   viewChanged?(epoch: number, members: readonly Member[], dead: readonly Member[], left: readonly Member[]): void;
-  /** The group has removed this worker: nothing comes from the others any more, nor goes to them. Its own calls have been failed. */
-  fenced?(): void;
+  /** The group has removed this worker: nothing comes from the others any more, nor goes to them. Its own calls have been failed with this text. */
+  fenced?(why: string): void;
   debugInfo?(): Record<string, number>;
   /** What whoever looks at this worker from outside sees: plain JSON, bounded, no arguments and no results. */
   inspect?(): Record<string, unknown>;

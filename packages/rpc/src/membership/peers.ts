@@ -417,8 +417,8 @@ export class Peers implements PeerOwner {
 
   /** Why nobody is there; in PyTorch's words, and with what became of one that was. */
   private missing(what: string, to: To): RpcError {
-    const { self, refusal } = this.environment;
-    if (refusal === 'fenced') return new RpcError('fenced', 'the group has removed this worker');
+    const { self, refusal, whyFenced } = this.environment;
+    if (refusal === 'fenced') return new RpcError('fenced', whyFenced);
     const text = `name:${self.name},rank:${self.id} could not find destination ${what}`;
     const former = this.former.find(to);
     if (former === undefined) return new RpcError('not-found', `${text}; ${this.known()}`);

@@ -12,6 +12,8 @@ export interface StallGuardOptions {
   peers(): Iterable<Peer>;
   /** Reads the view from the store; whoever is not in it any more is fenced by that. */
   refresh(): Promise<unknown>;
+  /** The main loop did not turn for so long until now. */
+  onLate(ms: number, now: number): void;
 }
 
 /** A call that may have to wait. */
@@ -27,8 +29,10 @@ const STORE_MS = 2_000;
 export class StallGuard {
   private readonly options: StallGuardOptions;
   private readonly limitMs: number;
-  /** When the main loop turned last. */
+  /** When the main loop turned last; */
   private turnedAt: number;
+  /** and by the clock on the wall, which goes on while a machine sleeps. */
+  private turnedOn = Date.now();
   private readonly waiting = new Map<Peer, Held[]>();
   /** Names the pings of this doubt; peers may answer them once the store has not. */
   private ping = 0;
@@ -51,14 +55,20 @@ export class StallGuard {
 
   /** The main loop turns. To be called often, and whenever a call arrives. */
   turn(now: number): void {
-    const late = now - this.turnedAt;
+    const late = this.lateMs(now);
     this.turnedAt = now;
+    this.turnedOn = Date.now();
+    this.options.onLate(late, now);
     if (late >= this.limitMs) this.woke(now);
   }
 
   /** Whether a call arrives so late that this worker may have stood still. */
   isLate(now: number): boolean {
-    return now - this.turnedAt >= this.limitMs;
+    return this.lateMs(now) >= this.limitMs;
+  }
+
+  private lateMs(now: number): number {
+    return Math.max(now - this.turnedAt, Date.now() - this.turnedOn);
   }
 
   /** Whether a call has to wait; it is started, or refused, later. */
@@ -82,8 +92,8 @@ export class StallGuard {
   }
 
   /** The group has put this worker out. */
-  fenced(): void {
-    const error = new RpcError('fenced', 'the group has removed this worker');
+  fenced(why: string): void {
+    const error = new RpcError('fenced', why);
     for (const held of this.waiting.values()) for (const { call } of held) this.options.refuse(call, error);
     this.waiting.clear();
   }
