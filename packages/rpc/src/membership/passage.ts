@@ -41,8 +41,8 @@ export class Passage {
   /** Who has the name or the id that this worker waits for. */
   inTheWay: ViewMember | undefined;
   private readonly options: PassageOptions;
-  /** Since when the lease of one whose name this worker wants has not been seen. */
-  private leaselessAt: number | undefined;
+  /** The life whose name this worker wants, and since when its lease has not been seen. */
+  private leaseless: { readonly life: Life; readonly since: number } | undefined;
 
   constructor(options: PassageOptions) {
     this.options = options;
@@ -147,15 +147,16 @@ export class Passage {
 
   /**
    * Whether a life that stands in the way has ended: its process is gone, or it has had no lease for a while. A store that was restored
-   * has the leases of the others a moment later.
+   * has the leases of the others a moment later. Meanwhile another life may stand there, which has a while of its own.
    */
   private async isOver(by: ViewMember): Promise<boolean> {
     if (this.options.isGone(by)) return true;
     const { state } = await this.options.leaseOf(by);
     const now = this.options.now();
-    if (state === 'alive') this.leaselessAt = undefined;
-    else this.leaselessAt ??= now;
-    return this.leaselessAt !== undefined && now - this.leaselessAt >= Math.min(LEASELESS_MS, this.options.leaseMs);
+    const life = lifeOf(by);
+    if (state === 'alive') this.leaseless = undefined;
+    else if (this.leaseless?.life !== life) this.leaseless = { life, since: now };
+    return this.leaseless !== undefined && now - this.leaseless.since >= Math.min(LEASELESS_MS, this.options.leaseMs);
   }
 
   /** Tells the one who holds the name or id too, and fails. */
