@@ -1,12 +1,18 @@
 /** @file Drawn lives of peers: what may be said of each, and what has to be, from a record of what was told of it. */
 import { Random } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
-import { DEFAULT_LIVENESS } from '../base/options.ts';
+import { DEFAULT_LIVENESS, type Liveness } from '../base/options.ts';
 import { BUSY_AGE_MS, LivenessPolicy, type LivenessEffect } from './policy.ts';
 
-const { pingMs, suspectMs, deadMs, busyDeadMs, reconnectGraceMs } = DEFAULT_LIVENESS;
+const { pingMs, busyDeadMs } = DEFAULT_LIVENESS;
+/** Pings as often as leases are asked for at most, as they are by default; more seldom, and more often. */
+const TIMES: readonly Liveness[] = [
+  DEFAULT_LIVENESS,
+  { ...DEFAULT_LIVENESS, pingMs: 5_000, suspectMs: 12_000, deadMs: 25_000, busyDeadMs: 70_000 },
+  { ...DEFAULT_LIVENESS, pingMs: 1_100, suspectMs: 3_000, deadMs: 9_000, reconnectGraceMs: 4_000 },
+];
+const INQUIRY_MS = 2_000;
 const STEP_MS = 500;
-const INQUIRY_MS = Math.min(2_000, pingMs);
 const OWN_STALL_MS = 1_000;
 const AGES_MS = [undefined, 0, BUSY_AGE_MS - 1, BUSY_AGE_MS, busyDeadMs - 1, busyDeadMs];
 
@@ -38,9 +44,16 @@ class Known {
   suspect = false;
   accused = false;
   receiving = false;
+  readonly inquiryMs: number;
+  private readonly times: Liveness;
+
+  constructor(times: Liveness) {
+    this.times = times;
+    this.inquiryMs = Math.min(INQUIRY_MS, times.pingMs);
+  }
 
   isThere(now: number): boolean {
-    return this.lease === 'unknown' && now - this.thereAt < 3 * INQUIRY_MS;
+    return this.lease === 'unknown' && now - this.thereAt < 3 * this.inquiryMs;
   }
 
   get isBusy(): boolean {
@@ -49,12 +62,13 @@ class Known {
 
   /** What its silence comes to, if anything. */
   verdict(now: number): 'silent' | 'busy' | undefined {
+    const { suspectMs, deadMs, busyDeadMs: longestMs } = this.times;
     const silence = now - this.heardAt;
     if (this.suspect && (this.isThere(now) || this.isBusy)) this.stoodAt = now;
     if (this.lostAt !== undefined || silence < deadMs) return undefined;
-    if (this.isThere(now)) return silence >= busyDeadMs ? 'busy' : undefined;
+    if (this.isThere(now)) return silence >= longestMs ? 'busy' : undefined;
     if (!this.isBusy) return now - this.stoodAt >= suspectMs ? 'silent' : undefined;
-    return (silence >= busyDeadMs && this.busyMs >= busyDeadMs) || silence >= 2 * busyDeadMs ? 'busy' : undefined;
+    return (silence >= longestMs && this.busyMs >= longestMs) || silence >= 2 * longestMs ? 'busy' : undefined;
   }
 
   heard(): readonly string[] {
@@ -83,19 +97,23 @@ function said(effect: Effect): string {
 
 /** A policy of one peer and its record, told the same. */
 class Life {
-  readonly policy = new LivenessPolicy<string>(DEFAULT_LIVENESS);
-  readonly known = new Known();
+  readonly policy: LivenessPolicy<string>;
+  readonly known: Known;
   readonly seen = new Set<string>();
   now = 0;
   private lookedAt = 0;
   /** The age that its lease has in this spell, mostly. */
   private ageMs: number | undefined;
   private readonly random: Random;
+  private readonly times: Liveness;
   private lived: readonly Event[] = [];
   private left = 0;
 
   constructor(random: Random) {
     this.random = random;
+    this.times = random.pick(TIMES);
+    this.policy = new LivenessPolicy<string>(this.times);
+    this.known = new Known(this.times);
     this.policy.track('b', 0);
     this.tick();
   }
@@ -150,20 +168,21 @@ class Life {
 
   /** That nothing came while this worker's own loop stood still says nothing of others. */
   private forgive(): void {
-    const { known, now } = this;
+    const { known, now, times } = this;
     const gap = now - this.lookedAt - STEP_MS;
     if (gap < OWN_STALL_MS) return;
-    known.heardAt = Math.min(Math.max(known.heardAt, now - pingMs), known.heardAt + gap);
+    known.heardAt = Math.min(Math.max(known.heardAt, now - times.pingMs), known.heardAt + gap);
     if (known.lostAt !== undefined) known.lostAt = Math.min(now, known.lostAt + gap);
   }
 
   private tick(): void {
     const { known, now } = this;
+    const { pingMs: everyMs, suspectMs, reconnectGraceMs } = this.times;
     const silence = now - known.heardAt;
     const wanted: string[] = [];
     if (known.receiving) wanted.push('answer');
     known.receiving = false;
-    if (known.lostAt === undefined && silence >= pingMs && now - known.pingedAt >= pingMs) {
+    if (known.lostAt === undefined && silence >= everyMs && now - known.pingedAt >= everyMs) {
       known.pingedAt = now;
       wanted.push('ping');
     }
@@ -172,7 +191,7 @@ class Life {
       wanted.push('suspect');
     }
     const isDoubted = known.suspect || known.lostAt !== undefined;
-    if (isDoubted && !known.accused && now - known.inquiredAt >= INQUIRY_MS) {
+    if (isDoubted && !known.accused && now - known.inquiredAt >= known.inquiryMs) {
       known.inquiredAt = now;
       wanted.push('inquire');
     }
