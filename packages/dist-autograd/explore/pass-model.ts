@@ -97,8 +97,7 @@ class Machine implements PassPort<null, Ctx> {
     if (this.heard.has(to)) return;
     this.world.send(this.id, to, true, `A${nameOf(pass)}`, () => {
       const there = this.world.machine(to);
-      if (there.context.hasMet({ worker: this.id, incarnation: 1 }))
-        there.passes.onAbort(there.context, this.id, pass, failure);
+      there.passes.onAbort(there.context, { worker: this.id, incarnation: 1 }, pass, failure);
     });
   }
 

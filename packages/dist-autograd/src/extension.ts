@@ -19,7 +19,7 @@ import { LiveContext } from './live-context.ts';
 import { PassRunner, type BackwardOptions } from './pass-runner.ts';
 import { memberOf, tell } from './peers.ts';
 import { ContextTable } from './protocol/context.ts';
-import { sameMember, type ContextRef, type MemberRef } from './protocol/ids.ts';
+import { sameMember, type ContextRef, type MemberRef, type PassId } from './protocol/ids.ts';
 import { precondition } from './protocol/pass-failures.ts';
 import type { Failure } from './protocol/pass-types.ts';
 import {
@@ -114,6 +114,10 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
 
   remind(context: LiveContext, worker: number): void {
     this.runner.machine.remind(context, worker);
+  }
+
+  heardFailed(context: LiveContext, by: MemberRef, passes: readonly PassId[]): void {
+    this.runner.machine.heardFailed(context, by, passes);
   }
 
   /** Ends a context of this worker everywhere. */

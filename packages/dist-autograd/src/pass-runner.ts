@@ -98,9 +98,11 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     const { context: ref, pass, failure } = decodeAbort(payload);
     const context = this.contexts.lookup(ref);
     if (context === undefined) return;
-    // Anybody can name a context: one that is not in it has nothing to say of its passes.
-    if (context.hasMet(memberOf(this.host, from))) this.machine.onAbort(context, from.id, pass, failure);
-    else this.host.logger.debug({ from: from.name, context: ref }, 'an outsider says that a backward pass failed');
+    if (!this.machine.onAbort(context, memberOf(this.host, from), pass, failure))
+      this.host.logger.debug(
+        { from: from.name, context: ref },
+        'a worker without a say tells that a backward pass failed',
+      );
   }
 
   // What a pass does to the world.

@@ -12,6 +12,7 @@ import { unlessRefused } from './failure.ts';
 import type { LiveContext } from './live-context.ts';
 import { incarnationOf, memberOf } from './peers.ts';
 import type { ContextTable } from './protocol/context.ts';
+import type { MemberRef, PassId } from './protocol/ids.ts';
 import type { Direction, Path } from './protocol/order-key.ts';
 import type { Target } from './protocol/pass-types.ts';
 import { wrapPayload } from './wrapped-bytes.ts';
@@ -35,6 +36,8 @@ export interface Wrapping {
   readonly contexts: ContextTable<LiveContext>;
   /** Whether messages say what their gradients come to, so that passes can be planned. */
   readonly plans: boolean;
+  /** What a request says of passes that failed. */
+  heardFailed(context: LiveContext, by: MemberRef, passes: readonly PassId[]): void;
 }
 
 /** What is inside may have header entries, which go along. */
@@ -151,6 +154,7 @@ export function unwrapRequest(
   const by = memberOf(own.host, from);
   const context = unlessRefused(() => own.contexts.accept(meta.context, meta.oldest, by));
   context.calledBy(by);
+  if (meta.failed !== undefined) own.heardFailed(context, by, meta.failed);
   if (meta.graph) attach(own, context, from, meta, inner);
   return { context, inner, path: meta.path };
 }
@@ -190,6 +194,7 @@ function wrap(
     path: key.path,
     graph,
     reach: send === undefined || !own.plans ? undefined : reachOf(send, context.id),
+    failed: request && context.aborted.length > 0 ? context.aborted : undefined,
   });
   const wrapped: WithHeader = {
     type: request ? MessageType.FORWARD_AUTOGRAD_REQ : MessageType.FORWARD_AUTOGRAD_RESP,

@@ -108,3 +108,24 @@ it('one that has no part in a context neither asks nor brings anything in a pass
     }),
   );
 });
+
+it('one that takes part does not take back what its origin knows to have succeeded', async () => {
+  await group.at(0, () =>
+    context(async (id) => {
+      const x = leaf([2], 1);
+      const y = await rpcAsync('w2', through, [x]);
+      await backward(id, [y.sum()]);
+      const { ref } = sessionAt(0).find(id);
+      const before = sessionAt(0)
+        .find(id)
+        .finished.get(memberKey(passOf(0, 0)));
+      for (let n = 1; n <= before!; n++) say('w0', ref, passOf(0, n));
+      say('w0', ref, passOf(0, 2 ** 50));
+      await heard();
+      expect(getGradients(id).get(x)?.toArray()).toEqual([2, 2]);
+      const z = await rpcAsync('w1', double, [x]);
+      await backward(id, [z.sum()]);
+      expect(getGradients(id).get(x)?.toArray()).toEqual([4, 4]);
+    }),
+  );
+});

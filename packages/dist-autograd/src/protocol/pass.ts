@@ -158,18 +158,32 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     this.fail(entry.context, entry.state, failure);
   }
 
-  /** A peer says that the pass failed. Goes on to everybody this worker knows, once. */
-  onAbort(context: C, from: number, pass: PassId, failure: Failure): void {
+  /**
+   * A peer says that the pass failed. Goes on to everybody this worker knows, once. False where it has no say: it is neither in the context,
+   * where anybody can name one, nor the pass's origin; or the pass is this worker's, which alone knows what became of it.
+   */
+  onAbort(context: C, by: MemberRef, pass: PassId, failure: Failure): boolean {
     const state = context.pass;
-    if (state !== undefined && samePass(state.id, pass)) return this.fail(context, state, failure, from);
+    const isCurrent = state !== undefined && samePass(state.id, pass);
+    const met = context.hasMet(by);
+    if ((!met && !sameMember(by, pass)) || (!isCurrent && sameMember(this.self, pass))) return false;
+    if (isCurrent) this.fail(context, state, failure, by.worker);
+    else this.undo(context, by.worker, pass, failure, met);
+    return true;
+  }
+
+  /** A pass that is not in progress here failed: it is over, and what it did is taken back. */
+  private undo(context: C, from: number, pass: PassId, failure: Failure, met: boolean): void {
     const undone = this.port.rollback(context, pass, failure);
     const unspread = context.unspread !== undefined && samePass(context.unspread, pass);
     const finished = isFinished(context, pass);
     if (!undone && !unspread && finished) return;
     if (unspread) context.unspread = undefined;
     finish(context, pass);
+    // An origin that is not in the context has none to end but its own.
+    if (!undone && !unspread && !met) return;
     // What it would have done here another one that is in progress does.
-    if (!finished && state === undefined) this.port.missed?.(context, failure);
+    if (!finished && context.pass === undefined) this.port.missed?.(context, failure);
     this.spread(context, pass, failure, from);
   }
 
@@ -200,6 +214,11 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   remind(context: C, worker: number): void {
     if (worker === this.self.worker || context.known.has(worker) || context.recvs.has(worker)) return;
     this.tellFailed(context, worker);
+  }
+
+  /** A call in the context says which passes of it have failed: a step ahead of their aborts, which may still be on their way through others. */
+  heardFailed(context: C, by: MemberRef, passes: readonly PassId[]): void {
+    for (const pass of passes) this.onAbort(context, by, pass, failedBefore());
   }
 
   private tellFailed(context: C, worker: number): void {

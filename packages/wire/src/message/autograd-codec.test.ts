@@ -36,6 +36,7 @@ const samples: [string, unknown, Uint8Array, (bytes: Uint8Array) => unknown][] =
   const toldNothing = { ...wrap, reach: [] };
   const sender = { messageWorker: 0xffff, worker: 0xffff, deviceMap: [['cpu', 'gpu:0'], ['__proto__', 'ü']] as const }; // prettier-ignore
   const named = { ...told, sender };
+  const retried = { ...named, failed: [pass, { worker: 65_535, incarnation: 2 ** 52, n: 2 ** 52 }] };
   const planned = { context, pass, options: { ...options, plan: reach }, message: 5, present: [] };
   const discover = { context, pass, options, messages: [0, 2 ** 38, 7] };
   const backward = { context, pass, options: { ...options, fast: true }, message: 5, present: [true, false, true] };
@@ -46,6 +47,7 @@ const samples: [string, unknown, Uint8Array, (bytes: Uint8Array) => unknown][] =
     ['wrap', wrap, encodeWrap(wrap), decodeWrap],
     ['wrap that says what it reaches', told, encodeWrap(told), decodeWrap],
     ['wrap that names its sender', named, encodeWrap(named), decodeWrap],
+    ['wrap after passes that failed', retried, encodeWrap(retried), decodeWrap],
     ['wrap that reaches nothing', toldNothing, encodeWrap(toldNothing), decodeWrap],
     ['backward by a plan', planned, encodeBackward(planned), (bytes) => decodeBackward(bytes, 0)],
     ['discover', discover, encodeDiscover(discover), decodeDiscover],
@@ -93,6 +95,12 @@ describe('sizes', () => {
     const bytes = encodeWrap({ type: 1, context, oldest: 0, message: 0, path: [], graph: false, sender });
     const lying = Uint8Array.of(...bytes.subarray(0, -1), 0xff, 0xff, 0xff, 0xff, 0x0f);
     expect(() => decodeWrap(lying)).toThrow('a device map of 4294967295 entries');
+  });
+
+  it('of failed passes are checked before anything is allocated', () => {
+    const bytes = encodeWrap({ type: 1, context, oldest: 0, message: 0, path: [], graph: true, failed: [] });
+    const lying = Uint8Array.from([...bytes.subarray(0, -1), 255, 255, 255, 255, 15]);
+    expect(() => decodeWrap(lying)).toThrow('failed passes of 4294967295 entries');
   });
 
   it('of what a message reaches are checked before anything is allocated', () => {

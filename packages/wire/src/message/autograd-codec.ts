@@ -73,6 +73,8 @@ export interface WrapMetadata {
   readonly graph: boolean;
   /** The send functions that its gradients come to beyond its own, if that is known. */
   readonly reach?: readonly FunctionRef[] | undefined;
+  /** Passes of the context that the sender knows to have failed. */
+  readonly failed?: readonly PassRef[] | undefined;
   /** What PyTorch's metadata says of the sender. Agents leave it out: the connection says who sends, and the view has the device maps. */
   readonly sender?: SenderMetadata | undefined;
 }
@@ -131,6 +133,7 @@ const FAST = 2;
 const NAMES_WORKER = 4;
 const GRAPH = 1;
 const NAMES_SENDER = 2;
+const NAMES_FAILED = 4;
 
 export function encodeWrap(wrap: WrapMetadata): Uint8Array {
   const writer = begin();
@@ -138,11 +141,18 @@ export function encodeWrap(wrap: WrapMetadata): Uint8Array {
   writeContext(writer, wrap.context);
   writer.varint53(wrap.oldest);
   writer.varint53(wrap.message);
-  writer.u8((wrap.graph ? GRAPH : 0) | (wrap.sender === undefined ? 0 : NAMES_SENDER));
+  const { graph, sender, failed } = wrap;
+  writer.u8(
+    (graph ? GRAPH : 0) | (sender === undefined ? 0 : NAMES_SENDER) | (failed === undefined ? 0 : NAMES_FAILED),
+  );
   writer.varint32(wrap.path.length);
   for (const ordinal of wrap.path) writer.varint53(ordinal);
   writeTargets(writer, wrap.reach);
-  if (wrap.sender !== undefined) writeSender(writer, wrap.sender);
+  if (sender !== undefined) writeSender(writer, sender);
+  if (failed !== undefined) {
+    writer.varint32(failed.length);
+    for (const pass of failed) writePassId(writer, pass);
+  }
   return writer.finish();
 }
 
@@ -156,9 +166,17 @@ export function decodeWrap(bytes: Uint8Array): WrapMetadata {
     const graph = (flags & GRAPH) !== 0;
     const path = readList(reader, MAX_PATH, 'a causal path');
     const reach = readTargets(reader, MAX_REACH);
-    if ((flags & NAMES_SENDER) === 0) return { type, context, oldest, message, graph, path, reach };
-    return { type, context, oldest, message, graph, path, reach, sender: readSender(reader) };
+    const sender = (flags & NAMES_SENDER) === 0 ? undefined : readSender(reader);
+    const failed = (flags & NAMES_FAILED) === 0 ? undefined : readFailed(reader);
+    return { type, context, oldest, message, graph, path, reach, sender, failed };
   });
+}
+
+function readFailed(reader: ByteReader): PassRef[] {
+  const count = reader.varint32();
+  if (count > MAX_FAILED_NAMED || 3 * count > reader.end - reader.pos)
+    throw decodeError(`failed passes of ${count} entries`);
+  return Array.from({ length: count }, () => readPassId(reader));
 }
 
 function writeSender(writer: ByteWriter, { messageWorker, worker, deviceMap }: SenderMetadata): void {

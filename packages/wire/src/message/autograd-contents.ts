@@ -1,7 +1,7 @@
 /** @file The commands of distributed autograd in the payloads of their messages. */
 import { type Tensor } from '@backwire/tensor';
 import * as codec from './autograd-codec.ts';
-import { fromContext, given, joinId, localOf, toContext, workerOf } from './command-ids.ts';
+import { fromContext, given, isEmpty, joinId, localOf, toContext, workerOf } from './command-ids.ts';
 import { type CommandBody, type Of } from './command-body.ts';
 import { type FunctionId, type GradientsOf, type WireFailure } from './commands.ts';
 import { readWrappedPayload, writeWrappedPayload } from '../torch/wrapped.ts';
@@ -23,6 +23,7 @@ const wrap: CommandBody = {
       path: rest.path ?? [],
       graph: rest.graph ?? false,
       reach: rest.reach?.map(toFunction),
+      failed: isEmpty(rest.failedPasses) ? undefined : rest.failedPasses?.map(toPass),
       sender: named
         ? {
             messageWorker: workerOf(messageId),
@@ -35,13 +36,14 @@ const wrap: CommandBody = {
   },
   read(message, unwrap) {
     const { payload, extra } = readWrappedPayload(message.payload);
-    const { type, context, oldest, message: local, path, graph, reach, sender } = codec.decodeWrap(extra);
+    const { type, context, oldest, message: local, path, graph, reach, failed, sender } = codec.decodeWrap(extra);
     return {
       ...fromContext(context),
       messageId: joinId(sender?.messageWorker ?? 0, local),
       ...(sender === undefined ? {} : { fromWorkerId: sender.worker, deviceMap: mapOf(sender.deviceMap) }),
       ...given({ oldestLive: oldest, graph, path }),
       ...(reach === undefined ? {} : { reach: reach.map(fromFunction) }),
+      ...given({ failedPasses: failed?.map(fromPass) }),
       wrapped: unwrap({ ...message, type, payload }),
     };
   },
@@ -92,9 +94,8 @@ const outcome: CommandBody = {
 const abort: CommandBody = {
   write(command) {
     const { contextId, incarnation, pass = NO_PASS, failure } = command as unknown as Of<'autograd-abort'>;
-    const { worker, incarnation: life, number: n } = pass;
     const context = toContext(contextId, incarnation);
-    return codec.encodeAbort({ context, pass: { worker, incarnation: life, n }, failure: toFailure(failure) });
+    return codec.encodeAbort({ context, pass: toPass(pass), failure: toFailure(failure) });
   },
   read({ payload }) {
     const { context, pass, failure } = codec.decodeAbort(payload);
@@ -132,7 +133,7 @@ function toStart({ contextId, incarnation, pass = NO_PASS, ...flags }: Start): H
   const { retainGraph, fast = false, failed = [], plan } = flags;
   return {
     context: toContext(contextId, incarnation),
-    pass: { worker: pass.worker, incarnation: pass.incarnation, n: pass.number },
+    pass: toPass(pass),
     options: { retainGraph, fast, failed, plan: plan?.map(toFunction) },
   };
 }
@@ -148,8 +149,17 @@ function fromStart({ context, pass, options }: Head): Start {
   };
 }
 
-function passOf({ worker, incarnation, n }: codec.PassRef): Pick<Start, 'pass'> {
-  return worker === 0 && incarnation === 0 && n === 0 ? {} : { pass: { worker, incarnation, number: n } };
+function passOf(pass: codec.PassRef): Pick<Start, 'pass'> {
+  const { worker, incarnation, n } = pass;
+  return worker === 0 && incarnation === 0 && n === 0 ? {} : { pass: fromPass(pass) };
+}
+
+function toPass({ worker, incarnation, number: n }: typeof NO_PASS): codec.PassRef {
+  return { worker, incarnation, n };
+}
+
+function fromPass({ worker, incarnation, n }: codec.PassRef): typeof NO_PASS {
+  return { worker, incarnation, number: n };
 }
 
 function toReturned({ messageId, gradients }: GradientsOf, tensors: Tensor[]): codec.Returned {

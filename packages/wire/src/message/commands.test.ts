@@ -60,6 +60,10 @@ const requests: KnownCommand[] = [
     graph: true,
     path: [0, 2 ** 40],
     reach: functions,
+    failedPasses: [
+      { worker: 1, incarnation: 7, number: 3 },
+      { worker: 65_535, incarnation: 1, number: 2 ** 50 },
+    ],
     wrapped: { kind: 'python-rref-fetch-call', rrefId, fromWorkerId: 1 },
   },
   { kind: 'forward-autograd-req', contextId, messageId: 0n, reach: [], wrapped: { kind: 'script-call', ...call } },

@@ -40,6 +40,10 @@ interface OfContext {
   readonly contextId: bigint;
   readonly incarnation?: number | undefined;
 }
+/** The member that began a pass, and its counter. */
+interface PassNumber extends MemberId {
+  readonly number: number;
+}
 /** A send function: the worker that has it, and the id of the message it belongs to, on that worker. */
 export interface FunctionId {
   readonly worker: number;
@@ -61,13 +65,15 @@ export interface AutogradWrap extends OfContext {
   readonly path?: readonly number[] | undefined;
   /** The send functions that the message's gradients come to beyond its own, where they are known. */
   readonly reach?: readonly FunctionId[] | undefined;
+  /** Passes of the context that the sender knows to have failed: the members that began them, and their counters. @default [] */
+  readonly failedPasses?: readonly PassNumber[] | undefined;
   /** The message inside. Its tensors are those of the wrapped message. */
   readonly wrapped: Command;
 }
 /** A message of a backward pass. */
 interface OfPass extends OfContext {
   /** The member that began the pass, and its counter. @default all zero */
-  readonly pass?: (MemberId & { readonly number: number }) | undefined;
+  readonly pass?: PassNumber | undefined;
 }
 interface PassStart extends OfPass {
   readonly retainGraph: boolean;
