@@ -110,6 +110,15 @@ export function broadcastShapes(a: Shape, b: Shape): number[] {
   return out;
 }
 
+/** @throws ShapeError where what is called `what`, of shape `own`, would make more of what has `shape`, in PyTorch's words. */
+export function checkWithin(what: string, own: Shape, shape: Shape): void {
+  const wide = broadcastShapes(shape, own);
+  if (!sameShape(wide, shape))
+    throw new ShapeError(
+      `${what}: output with shape [${shape.join(', ')}] doesn't match the broadcast shape [${wide.join(', ')}]`,
+    );
+}
+
 /** The last dimensions of `own`, which are those of `shape`. @throws ShapeError naming `name` where they are not. */
 export function trailingDims(name: string, own: Shape, shape: Shape): number[] {
   const dims = shape.map((_, i) => own.length - shape.length + i);

@@ -190,6 +190,97 @@ const REFUSED: readonly (readonly [name: string, run: () => unknown, message: st
     'scaledDotProductAttention(): mat1 and mat2 shapes cannot be multiplied (2x3 and 4x2)',
   ],
   [
+    'binaryCrossEntropy with weights of more',
+    () => bw.binaryCrossEntropy(ones([3, 4]), ones([3, 4]), { weight: ones([2, 3, 4]) }),
+    "binaryCrossEntropy: weight: output with shape [3, 4] doesn't match the broadcast shape [2, 3, 4]",
+  ],
+  [
+    'binaryCrossEntropyWithLogits with weights of more',
+    () => bw.binaryCrossEntropyWithLogits(ones([3, 4]), ones([3, 4]), { weight: ones([1, 3, 4]) }),
+    "binaryCrossEntropyWithLogits: weight: output with shape [3, 4] doesn't match the broadcast shape [1, 3, 4]",
+  ],
+  [
+    'BCEWithLogitsLoss with posWeight of more',
+    () => new nn.BCEWithLogitsLoss({ posWeight: ones([2, 4]) }).forward(ones([4]), ones([4])),
+    "binaryCrossEntropyWithLogits: posWeight: output with shape [4] doesn't match the broadcast shape [2, 4]",
+  ],
+  [
+    'MultiLabelSoftMarginLoss with weights of more',
+    () => new nn.MultiLabelSoftMarginLoss({ weight: ones([2, 4]) }).forward(ones([4]), ones([4])),
+    "multilabelSoftMarginLoss: weight: output with shape [4] doesn't match the broadcast shape [2, 4]",
+  ],
+  [
+    'SoftMarginLoss of a target of more',
+    () => new nn.SoftMarginLoss().forward(ones([1, 4]), ones([3, 4])),
+    "softMarginLoss: target: output with shape [1, 4] doesn't match the broadcast shape [3, 4]",
+  ],
+  [
+    'scaledDotProductAttention with a mask of more',
+    () => bw.scaledDotProductAttention(ones([2, 3, 4]), ones([2, 3, 4]), ones([2, 3, 4]), { mask: ones([5, 1, 3, 3]) }),
+    "scaledDotProductAttention(): mask: output with shape [2, 3, 3] doesn't match the broadcast shape [5, 2, 3, 3]",
+  ],
+  [
+    'convTranspose3d with a table for its bias',
+    () => bw.convTranspose3d(ones([1, 2, 3, 3, 3]), ones([2, 3, 2, 2, 2]), { bias: ones([3, 1]) }),
+    'convTranspose3d(): expected a bias of 3 elements, got [3, 1]',
+  ],
+  [
+    'batchNorm with one statistic',
+    () => bw.batchNorm(ones([4, 3]), { runningMean: ones([3]) }),
+    'batchNorm: runningMean and runningVar must either both be given or neither be; runningVar is missing',
+  ],
+  [
+    'batchNorm without statistics',
+    () => bw.batchNorm(ones([4, 3]), { training: false }),
+    'batchNorm: runningMean and runningVar must be defined in evaluation mode',
+  ],
+  [
+    'batchNorm with a table for its mean',
+    () => bw.batchNorm(ones([4, 3]), { runningMean: ones([3, 1]), runningVar: ones([3]) }),
+    'batchNorm: runningMean has one dimension, [C], but got [3, 1]',
+  ],
+  [
+    'instanceNorm with one statistic',
+    () => bw.instanceNorm(ones([2, 3, 4]), { runningVar: ones([3]) }),
+    'instanceNorm: runningMean and runningVar must either both be given or neither be; runningMean is missing',
+  ],
+  [
+    'EmbeddingBag with a table of offsets',
+    () => new nn.EmbeddingBag(5, 3).forward(classes(0, 1), classes(0, 1).reshape([2, 1])),
+    'EmbeddingBag takes offsets [bags], one for each bag; got [2, 1]',
+  ],
+  [
+    'avgPool2d with three sizes',
+    () => bw.avgPool2d(ones([1, 1, 4, 4]), [2, 2, 2] as unknown as [number, number]),
+    'avgPool2d(): expected a number, or a list of 2 of them, but got [2, 2, 2]',
+  ],
+  [
+    'avgPool2d with a list of one',
+    () => bw.avgPool2d(ones([1, 1, 4, 4]), [1, 1], { padding: [0] as unknown as [number, number] }),
+    'avgPool2d(): expected a number, or a list of 2 of them, but got [0]',
+  ],
+  [
+    'addmm',
+    () => bw.addmm(ones([2, 2]), ones([2, 3]), ones([4, 2])),
+    'addmm: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x2)',
+  ],
+  [
+    'addmm of more',
+    () => bw.addmm(ones([1, 2, 2]), ones([2, 3]), ones([3, 2])),
+    "addmm: input: output with shape [2, 2] doesn't match the broadcast shape [1, 2, 2]",
+  ],
+  ['mm', () => bw.mm(ones([2, 3]), ones([4, 2])), 'mm: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x2)'],
+  ['dot', () => bw.dot(ones([3]), ones([4])), 'dot: inconsistent tensor size'],
+  ['LSTM of nothing', () => new nn.LSTM(3, 0), 'hiddenSize must be greater than zero'],
+  ['GRU of nothing', () => new nn.GRU(0, 3), 'inputSize must be greater than zero'],
+  ['allClose with less than no room', () => ones([1]).allClose(ones([1]), { rtol: -1 }), 'rtol must be greater'],
+  ['bincount up to a half', () => bw.bincount(classes(0, 1), undefined, 0.5), 'minLength is a whole number'],
+  [
+    'OneHotCategorical of another event',
+    () => new bw.distributions.OneHotCategorical({ probs: ones([1]) }).logProb(bw.eye(3)),
+    'The right-most size of value must match event_shape: [3, 3] vs [1].',
+  ],
+  [
     'CosineEmbeddingLoss',
     () => new nn.CosineEmbeddingLoss().forward(ones([2, 3]), ones([2, 2]), ones([2])),
     'cosineEmbeddingLoss(): The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 1',

@@ -1,5 +1,5 @@
 /** @file What every distribution has: a batch of parameters, samples, densities; and the checks of both. */
-import { checkShape } from '../shape.ts';
+import { checkShape, sameShape } from '../shape.ts';
 import { checkTensors } from '../ops/takes.ts';
 import { checkGivenOptions, kindOf } from '../given.ts';
 import { noGrad } from '../autograd/record.ts';
@@ -77,6 +77,11 @@ export abstract class Distribution {
   protected checkValue(value: Tensor, support: string, inside: () => Tensor): void {
     checkTensors(`${this.constructor.name}.logProb`, [value]);
     if (!this.validates) return;
+    const event = this.eventShape.length;
+    if (event > 0 && !sameShape(value.shape.slice(-event), this.eventShape))
+      throw new ShapeError(
+        `The right-most size of value must match event_shape: [${value.shape.join(', ')}] vs [${this.eventShape.join(', ')}].`,
+      );
     const own = this.extended([]);
     for (let d = 1; d <= Math.min(own.length, value.rank); d++) {
       const [mine, given] = [own.at(-d) as number, value.shape.at(-d) as number];

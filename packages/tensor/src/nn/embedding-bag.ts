@@ -225,6 +225,8 @@ function evenSizes(ids: Tensor): number[] {
 /** @param closed whether the last offset is the end of the last bag */
 function sizesFrom(ids: Tensor, offsets: Tensor, closed: boolean): number[] {
   if (ids.rank !== 1) throw new RangeError(`EmbeddingBag with offsets takes ids [n]; got rank ${ids.rank}`);
+  if (offsets.rank !== 1)
+    throw new RangeError(`EmbeddingBag takes offsets [bags], one for each bag; got [${offsets.shape.join(', ')}]`);
   const given = Array.from(offsets.contiguous().dataSync(), Number);
   if (closed && given.length === 0)
     throw new RangeError(

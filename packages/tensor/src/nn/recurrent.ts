@@ -64,6 +64,8 @@ abstract class Recurrent extends Module {
     const layers = options.numLayers ?? options.layers ?? 1;
     if (!Number.isInteger(layers) || layers < 1) throw new RangeError('numLayers must be greater than zero');
     checkShape([layers, hiddenSize, inputSize]);
+    for (const [name, size] of Object.entries({ inputSize, hiddenSize }))
+      if (size === 0) throw new RangeError(`${name} must be greater than zero`);
     const rate = options.dropout ?? 0;
     if (!(rate >= 0 && rate <= 1))
       throw new RangeError(

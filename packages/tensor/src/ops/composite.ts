@@ -8,6 +8,7 @@ import { sweep } from '../scope.ts';
 import {
   broadcastShapes,
   checkShape,
+  checkWithin,
   normalizeDim,
   normalizeDims,
   reducedShape,
@@ -23,6 +24,7 @@ import { matmul } from './matmul.ts';
 import { unfit } from './unfit.ts';
 import type { Dims } from './reduce.ts';
 import { variance } from './spread.ts';
+import { checkStatistics } from './statistics.ts';
 import { where } from './where.ts';
 import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes } from './takes.ts';
 import { whiten } from './whiten.ts';
@@ -300,12 +302,11 @@ export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNor
       if (size !== channels)
         throw new ShapeError(`batchNorm: ${part} should contain ${channels} elements, not ${size}`);
     }
+    checkStatistics('batchNorm', runningMean, runningVar, training);
     const dims = x.shape.map((_, i) => i).filter((i) => i !== 1);
     const scale = perChannel(options.weight, x.rank);
     const shift = perChannel(options.bias, x.rank);
-    const useBatch =
-      training || runningMean === undefined || runningMean === null || runningVar === undefined || runningVar === null;
-    if (!useBatch) {
+    if (!training) {
       const mean = perChannel(runningMean, x.rank) as Tensor;
       const spread = (perChannel(runningVar, x.rank) as Tensor).add(eps).rsqrt();
       return affine(x.sub(mean).mul(spread), scale, shift);
@@ -338,8 +339,10 @@ export const scaledDotProductAttention = defineFunction(
     const scale = options.scale ?? 1 / Math.sqrt(q.shape.at(-1) as number);
     return inFloat32(q, (x) => {
       let scores = matmul(x.mul(scale), alike(k, q, x).transpose(-1, -2));
-      if (mask !== undefined)
+      if (mask !== undefined) {
+        checkWithin('scaledDotProductAttention(): mask', mask.shape, scores.shape);
         scores = mask.dtype === 'bool' ? scores.maskedFill(mask.logicalNot(), -Infinity) : scores.add(mask);
+      }
       if (causal) {
         const ahead = ones(scores.shape.slice(-2)).triu(1).ne(0);
         scores = scores.maskedFill(ahead, -Infinity);

@@ -6,6 +6,7 @@ import { sweep } from '../scope.ts';
 import type { Tensor } from '../tensor.ts';
 import {
   adaptiveAvgPool2d,
+  addBias,
   avgPool2d,
   checkChannels,
   checkDilated,
@@ -17,7 +18,7 @@ import {
   type AvgPoolOptions,
   type MaxPoolOptions,
 } from './conv.ts';
-import { checkPadding } from './windows.ts';
+import { checkPadding, listOf } from './windows.ts';
 import { defineFunction } from './define.ts';
 import { indexAdd, indexSelect } from './indexing.ts';
 import { pad } from './structure.ts';
@@ -27,7 +28,8 @@ import { each, FLOAT, FLOATING, NUMBER, same, setOf, union } from './takes.ts';
 export type Triple = number | readonly [number, number, number];
 
 export function triple(value: Triple): readonly [number, number, number] {
-  return typeof value === 'number' ? [value, value, value] : value;
+  if (typeof value === 'number') return [value, value, value];
+  return listOf(value, 3);
 }
 
 /** What `conv3d` takes beside input and weight. */
@@ -216,8 +218,7 @@ export const convTranspose3d = defineFunction(
       const at = Array.from({ length: depth * kd }, (_, i) => Math.floor(i / kd) * sd + (i % kd) * dd);
       const whole = indexAdd(zeros([n, out, size, outH, outW], { dtype: planes.dtype }), 2, positions(at), spread);
       const cut = whole.narrow(2, pd, size - 2 * pd);
-      const { bias } = options;
-      return bias === undefined || bias === null ? cut : cut.add(bias.reshape([out, 1, 1, 1]));
+      return addBias(cut, options.bias);
     });
   },
 );

@@ -71,12 +71,13 @@ function checkOperands(name: string, takes: Takes, x: Tensor, weight: Tensor, bi
   check(name, takes, bias === undefined || bias === null ? [x, weight] : [x, weight, bias]);
 }
 
-function addBias(t: Tensor, bias: Tensor | null | undefined): Tensor {
+/** With a bias [O] for each channel of [N, O, ...]. */
+export function addBias(t: Tensor, bias: Tensor | null | undefined): Tensor {
   if (bias === null || bias === undefined) return t;
   const channels = t.shape[1] as number;
   if (bias.rank !== 1 || bias.size !== channels)
     throw new ShapeError(`expected a bias of ${channels} elements, got [${bias.shape.join(', ')}]`);
-  return t.add(bias.reshape([channels, 1, 1]));
+  return t.add(bias.reshape([channels, ...t.shape.slice(2).map(() => 1)]));
 }
 
 /** Runs `fn` on images [N, C, H, W]; a single one [C, H, W] is a batch of one on the way. Only batches may be empty. */

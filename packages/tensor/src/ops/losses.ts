@@ -5,7 +5,7 @@ import type { DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { sweep } from '../scope.ts';
-import { broadcastShapes, sameShape, sizeOf } from '../shape.ts';
+import { broadcastShapes, checkWithin, sameShape, sizeOf } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineFunction, defineOp } from './define.ts';
 import { nll } from './nll.ts';
@@ -151,7 +151,10 @@ export const binaryCrossEntropy = defineFunction(
     checkLoss('binaryCrossEntropy', WEIGHT_OPTIONS, options);
     checkSame('binaryCrossEntropy', p, target);
     const { weight } = options;
-    if (weight !== undefined) check('binaryCrossEntropy', same(FLOAT), [p, weight]);
+    if (weight !== undefined) {
+      check('binaryCrossEntropy', same(FLOAT), [p, weight]);
+      checkWithin('binaryCrossEntropy: weight', weight.shape, p.shape);
+    }
     return lossOf(p, target, options, (x, y) => weighted(bce(x, y), weight));
   },
 );
@@ -164,11 +167,11 @@ export const binaryCrossEntropyWithLogits = defineFunction(
     checkLoss('binaryCrossEntropyWithLogits', LOGIT_OPTIONS, options);
     checkSame('binaryCrossEntropyWithLogits', x, target);
     const { weight, posWeight } = options;
-    const loss = lossOf(x, target, options, (a, b) => {
-      const shape = posWeight === undefined ? a.shape : broadcastShapes(a.shape, posWeight.shape);
-      const wide = (t: Tensor): Tensor => (sameShape(t.shape, shape) ? t : t.expand(shape));
-      return weighted(logitBce(wide(a), wide(b), posWeight && wide(posWeight.to(a.dtype))), weight);
-    });
+    for (const [name, given] of Object.entries({ weight, posWeight }))
+      if (given !== undefined) checkWithin(`binaryCrossEntropyWithLogits: ${name}`, given.shape, x.shape);
+    const loss = lossOf(x, target, options, (a, b) =>
+      weighted(logitBce(a, b, posWeight?.to(a.dtype).expand(a.shape)), weight),
+    );
     return inDType(loss, target.dtype);
   },
 );

@@ -2,6 +2,7 @@
 import { isDifferentiable } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { sweep } from '../scope.ts';
+import { checkWithin } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { norm } from './composite.ts';
 import { defineFunction } from './define.ts';
@@ -26,6 +27,7 @@ export const softMarginLoss = defineFunction(
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions = {}): Tensor => {
     checkLoss('softMarginLoss', LOSS_OPTIONS, options);
+    checkWithin('softMarginLoss: target', target.shape, x.shape);
     // Not log1p(exp(-target x)), which is infinite, with a slope that is NaN, where float32 has no such exponential.
     return sweep(() => reduce(logSigmoid(target.mul(x)).neg(), options.reduction));
   },
@@ -144,6 +146,8 @@ export const multilabelSoftMarginLoss = defineFunction(
   each(FLOAT),
   (x: Tensor, target: Tensor, options: LossOptions & { weight?: Tensor } = {}): Tensor => {
     checkLoss('multilabelSoftMarginLoss', WEIGHT_OPTIONS, options);
+    for (const [name, given] of Object.entries({ target, weight: options.weight }))
+      if (given !== undefined) checkWithin(`multilabelSoftMarginLoss: ${name}`, given.shape, x.shape);
     return sweep(() => {
       const log = target.mul(logSigmoid(x)).add(target.neg().add(1).mul(logSigmoid(x.neg())));
       const losses = (options.weight === undefined ? log : log.mul(options.weight)).neg();

@@ -10,7 +10,7 @@ import { fromArray, over, rawTranspose, readArray } from '../host.ts';
 import { named } from '../named.ts';
 import { factorFor } from '../range.ts';
 import { sweep } from '../scope.ts';
-import { broadcastShapes, checkCount, sizeOf, type Shape } from '../shape.ts';
+import { broadcastShapes, checkCount, checkWithin, sizeOf, type Shape } from '../shape.ts';
 import { Storage } from '../storage.ts';
 import type { Tensor } from '../tensor.ts';
 import { joined, part } from './complex-parts.ts';
@@ -33,6 +33,10 @@ export interface ProductAttrs {
 }
 
 const takes = same(NUMBER);
+
+function checkInner(name: string, a: Tensor, b: Tensor): void {
+  if (a.shape[1] !== b.shape[0]) throw new ShapeError(`${name}: ${noProduct(a.shape, b.shape)}`);
+}
 
 /** [m, k] times [k, n]. */
 const mmOp = defineOp<ProductAttrs>('mm', takes, ([a, b]) => productOf(a, b));
@@ -214,6 +218,7 @@ export const bmm = named('aten::bmm', (a: Tensor, b: Tensor): Tensor => {
 export const mm = named('aten::mm', (a: Tensor, b: Tensor): Tensor => {
   check('mm', takes, [a, b]);
   if (a.rank !== 2 || b.rank !== 2) throw new ShapeError('mm: both arguments must be 2D');
+  checkInner('mm', a, b);
   return matmul(a, b);
 });
 
@@ -222,6 +227,10 @@ export const dot = named('aten::dot', (a: Tensor, b: Tensor): Tensor => {
   check('dot', takes, [a, b]);
   if (a.rank !== 1 || b.rank !== 1)
     throw new ShapeError(`1D tensors expected, but got ${a.rank}D and ${b.rank}D tensors`);
+  if (a.size !== b.size)
+    throw new ShapeError(
+      `dot: inconsistent tensor size, expected tensors to have the same number of elements, but got ${a.size} and ${b.size}`,
+    );
   return matmul(a, b);
 });
 
@@ -237,6 +246,8 @@ export const addmm = named(
     const [alpha, beta] = [factorFor(options.alpha, input.dtype), factorFor(options.beta, input.dtype)];
     if (a.rank !== 2 || b.rank !== 2)
       throw new ShapeError(`addmm: expected matrices, got [${a.shape.join(', ')}] and [${b.shape.join(', ')}]`);
+    checkInner('addmm', a, b);
+    checkWithin('addmm: input', input.shape, [a.shape[0] as number, b.shape[1] as number]);
     return inFloat32(a, (x) => {
       const product = mm(x, alike(b, a, x));
       const left = scaled(input, beta).expand(product.shape);

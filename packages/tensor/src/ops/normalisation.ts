@@ -7,6 +7,7 @@ import { sweep } from '../scope.ts';
 import { trailingDims } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { batchNorm } from './composite.ts';
+import { checkStatistics } from './statistics.ts';
 import { defineFunction } from './define.ts';
 import { each, FLOAT } from './takes.ts';
 import { inFloat32 } from './widen.ts';
@@ -56,6 +57,7 @@ export const instanceNorm = named('aten::instance_norm', (t: Tensor, options: In
   checkOptionNames(options, OPTIONS, 'instanceNorm()');
   const { useInputStats = true, momentum = 0.1, eps = 1e-5, weight, bias, runningMean, runningVar } = options;
   if (t.rank < 3) throw new ShapeError(`instanceNorm expects [N, C, ...], got [${t.shape.join(', ')}]`);
+  checkStatistics('instanceNorm', runningMean, runningVar, useInputStats);
   if (!useInputStats) {
     return batchNorm(t, { weight, bias, runningMean, runningVar, training: false, momentum, eps } as never);
   }

@@ -336,5 +336,7 @@ export const bincount = named('aten::bincount', (t: Tensor, weights?: Tensor, mi
       `bincount: weights should be 1-d and have the same length as input, but got shapes [${weights.shape.join(', ')}] and [${t.shape.join(', ')}]`,
     );
   }
+  if (!Number.isInteger(minLength) || minLength < 0)
+    throw new RangeError(`bincount: minLength is a whole number of at least 0, but got ${minLength}`);
   return apply(bincountOp, weights === undefined ? [t] : [t, weights], { minLength });
 });

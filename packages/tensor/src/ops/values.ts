@@ -103,6 +103,8 @@ export function allClose(
 ): boolean {
   checkOptionNames(options, CLOSE_OPTIONS, 'allClose()');
   const { rtol = 1e-5, atol = 1e-8, equalNaN = false } = options;
+  for (const [name, room] of Object.entries({ rtol, atol }))
+    if (!(room >= 0)) throw new RangeError(`allClose: ${name} must be greater than or equal to zero, but got ${room}`);
   if (!sameShape(a.shape, b.shape)) return false;
   // Doubles would round the difference away.
   if (a.dtype === 'int64' && b.dtype === 'int64' && rtol === 0 && atol < 1) return equal(a, b);

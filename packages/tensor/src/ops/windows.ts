@@ -14,8 +14,14 @@ import { ALL, each, NUMBER } from './takes.ts';
 /** A number for both directions, or [vertical, horizontal]. */
 export type Pair = number | readonly [number, number];
 
+/** A list of as many numbers as there are directions. @throws ShapeError for another, which no compiler may have seen. */
+export function listOf<L extends readonly number[]>(list: L, directions: number): L {
+  if (list.length === directions) return list;
+  throw new ShapeError(`expected a number, or a list of ${directions} of them, but got [${list.join(', ')}]`);
+}
+
 export function pair(value: Pair): readonly [number, number] {
-  return typeof value === 'number' ? [value, value] : value;
+  return typeof value === 'number' ? [value, value] : listOf(value, 2);
 }
 
 /** Where windows lie over images [n, c, h, w]. */
