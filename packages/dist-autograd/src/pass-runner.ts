@@ -1,6 +1,8 @@
 /** @file Runs the passes of one agent: messages to and from peers, time limits, and the promise of `backward`. */
-import { RpcError, type CallOptions, type Incoming, type WorkerInfo } from '@backwire/rpc';
+import { type CallOptions, type Incoming, type WorkerInfo } from '@backwire/rpc';
 import {
+  cancelled,
+  cancelledText,
   MAX_TIMER_MS,
   unwatchAbort,
   watchAbort,
@@ -197,7 +199,7 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
       checkOptions(options);
       checkRoots(roots);
       const { signal } = options;
-      if (signal?.aborted === true) throw new RpcError('cancelled', 'backward was cancelled', { cause: signal.reason });
+      if (signal?.aborted === true) throw cancelled('backward', signal.reason);
       return this.host.timeoutMs(options);
     } catch (error) {
       // Those of a pass that is in progress get what they wait for.
@@ -311,11 +313,9 @@ export class PassRunner implements PassPort<Grads, LiveContext> {
     const limited = timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS;
     const lift = limited ? this.limits.add(timeoutMs, () => this.machine.abort(context, late(), pass)) : undefined;
     const onAbort = (): void => {
-      this.machine.abort(
-        context,
-        { code: 'cancelled', name: 'RpcError', text: 'backward was cancelled', cause: signal?.reason },
-        pass,
-      );
+      const cause: unknown = signal?.reason;
+      const text = cancelledText('backward', cause);
+      this.machine.abort(context, { code: 'cancelled', name: 'RpcError', text, cause }, pass);
     };
     if (signal !== undefined) watchAbort(signal, onAbort);
     return () => {

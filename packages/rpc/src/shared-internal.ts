@@ -63,6 +63,7 @@ export type { CallObserver, ObservedCall, ObservedHandler } from './base/observe
 export type { Budget, OpenCall, SessionReport, WorkerReport } from './inspection/report.ts';
 export { handledMethod, incomingTrace, methodHandledHere, withTrace } from './inspection/trace.ts';
 export { unwatchAbort, watchAbort } from './base/abort-signals.ts';
+export { cancelled, cancelledText } from './base/cancelled.ts';
 export { DECISIONS_PER_EPOCH } from './protocol/membership.ts';
 export type { CallCollectives, CallMaker, CallMembers, CallingAgent } from './agent/calling-agent.ts';
 export { becomeDefault, forgetDefault } from './agent/default-agent.ts';

@@ -229,7 +229,9 @@ describe('what is served', () => {
   });
 
   it('has one meaning for a name', () => {
-    expect(() => rpcFunction('dispatch/echo', () => 1)).toThrow("'dispatch/echo' is already defined by function");
+    const again = (): unknown => rpcFunction('dispatch/echo', () => 1);
+    const place = String.raw`function '\w+' at test/dispatch\.test\.ts:\d+`;
+    expect(again).toThrow(new RegExp(`'dispatch/echo' is already defined by ${place}; another body, ${place}, cannot`));
     expect(rpcFunction('dispatch/echo', echo)).toBe(echo);
     expect(() => rpcFunction('dispatch/second', echo)).toThrow("is already defined as 'dispatch/echo'");
     class Nameless {}

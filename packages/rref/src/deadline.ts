@@ -1,6 +1,6 @@
 /** @file Waiting for something local under the same bounds as a call: a time limit and a signal. */
 import { RpcError } from '@backwire/rpc';
-import { checkSignal, MAX_TIMER_MS, unwatchAbort, watchAbort } from '@backwire/rpc/internal';
+import { cancelled, checkSignal, MAX_TIMER_MS, unwatchAbort, watchAbort } from '@backwire/rpc/internal';
 
 /** `promise`, or a rejection once `timeoutMs` (0 = no limit) have passed or `signal` aborts. Leaves no timer and no listener behind. */
 export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
@@ -12,14 +12,14 @@ export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: Abor
     let timer: ReturnType<typeof setTimeout> | undefined;
     const abort = (): void => {
       end();
-      reject(cancelled(signal));
+      reject(aborted(signal));
     };
     const end = (): void => {
       clearTimeout(timer);
       if (signal !== undefined) unwatchAbort(signal, abort);
     };
     if (signal?.aborted === true) {
-      reject(cancelled(signal));
+      reject(aborted(signal));
       return;
     }
     if (signal !== undefined) watchAbort(signal, abort);
@@ -46,8 +46,8 @@ export function waitFor<T>(promise: Promise<T>, timeoutMs: number, signal?: Abor
   });
 }
 
-function cancelled(signal: AbortSignal | undefined): RpcError {
+function aborted(signal: AbortSignal | undefined): RpcError {
   const reason: unknown = signal?.reason;
   if (reason instanceof RpcError) return reason;
-  return new RpcError('cancelled', 'the call was cancelled', { executed: 'maybe', cause: reason });
+  return cancelled('the call', reason, { executed: 'maybe' });
 }

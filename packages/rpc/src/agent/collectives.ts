@@ -3,9 +3,11 @@
  * where a caller says so, another.
  */
 import { currentExchange, type ReplicaSeat } from '@backwire/tensor/internal';
+import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
+import { cancelled } from '../base/cancelled.ts';
 import { invalidArgument, RpcError, rpcInfo } from '../base/errors.ts';
 import { MAX_OPEN_COLLECTIVES } from '../base/limits.ts';
-import { checkTimeoutMs, checkWorkers, type CallOptions } from '../base/options.ts';
+import { checkSignal, checkTimeoutMs, checkWorkers, type CallOptions } from '../base/options.ts';
 import { MAX_TIMER_MS } from '../base/platform.ts';
 import { timedOut } from '../client/call-errors.ts';
 import type { AgentParts } from '../inspection/agent-parts.ts';
@@ -13,6 +15,7 @@ import { besideLine, isMeetingOf, lineKey, meetingKey, nameInExchange, nameInLin
 import { ARRIVE, Meetings, type MeetingEffect, type Opening } from '../protocol/meetings.ts';
 import { adoptArguments } from '../server/handler.ts';
 import { watchSilence, workersText } from '../server/silence.ts';
+import { limited } from '../stores/limited.ts';
 import {
   ask,
   MISSING,
@@ -120,7 +123,6 @@ export class Collectives implements Collecting {
         ? nameInLine(what, options.line)
         : nameInExchange(what, lineFor(exchange.seat, workers), exchange.bucket);
     const tags = exchange === undefined ? options.tags : { ...exchange.tags, ...options.tags };
-    const signal = eitherSignal(options.signal, exchange?.signal);
     const { collector = 0, speaks = () => true } = options;
     const everybody = workers === undefined;
     // A meeting of all is under way in this very turn.
@@ -138,21 +140,27 @@ export class Collectives implements Collecting {
     const stop = watchSilence(agent.logger, (seconds) =>
       speaks() ? this.missingText(name, key, leader, seconds) : undefined,
     );
+    const { survive = false, isPrivate = false } = options;
+    const coming = { key, names: everybody ? [] : names, value, combine, survive, timeoutMs, tags: tags ?? NO_TAGS };
     try {
-      const { survive = false, isPrivate = false } = options;
-      const who = everybody ? [] : names;
-      if (isPrivate && leader === agent.name && agent.refusal === undefined && signal !== undefined) {
-        const coming = { key, names: who, value, combine, survive, timeoutMs, tags: tags ?? NO_TAGS };
-        return await this.admit(leader, coming, signal);
-      }
-      const args: ArriveArguments = [key, who, value, combine, survive, timeoutMs, tags ?? NO_TAGS];
-      const limits = { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal };
-      return await this.calls.ask(leader, ARRIVE, args, limits);
+      return await untilEither(options.signal, exchange?.signal, async (signal) =>
+        isPrivate && leader === agent.name && agent.refusal === undefined && signal !== undefined
+          ? this.admit(leader, coming, signal)
+          : this.bring(leader, coming, signal),
+      );
     } catch (error) {
-      throw this.explain(error, leader, options.survive ?? false, timeoutMs);
+      throw this.explain(error, leader, survive, timeoutMs);
     } finally {
       stop();
     }
+  }
+
+  /** To the member that collects, by a call. */
+  private bring(leader: string, coming: Coming, signal: AbortSignal | undefined): Promise<unknown> {
+    const { key, names, value, combine, survive, timeoutMs, tags } = coming;
+    const args: ArriveArguments = [key, names, value, combine, survive, timeoutMs, tags];
+    const limits = { timeoutMs: timeoutMs === 0 ? 0 : timeoutMs + ANSWER_MS, signal };
+    return this.calls.ask(leader, ARRIVE, args, limits);
   }
 
   /** @throws TypeError when `workers` is no list, RpcError 'not-found' with the workers that there are for one that nobody has. */
@@ -237,7 +245,7 @@ export class Collectives implements Collecting {
     { key, names, value, combine, survive, timeoutMs, tags }: Coming,
     signal: AbortSignal,
   ): Promise<unknown> {
-    if (signal.aborted) return Promise.reject(new RpcError('cancelled', 'the collective was cancelled'));
+    if (signal.aborted) return Promise.reject(cancelled('the collective', signal.reason));
     const conflict = this.replicas.seats.failure(key, tags) ?? endConflict(this.agent, this.meetings, key, from, tags);
     if (conflict !== undefined) return Promise.reject(conflict);
     if (this.closed) return Promise.reject(new RpcError('unavailable', `worker '${this.agent.name}' has shut down`));
@@ -245,8 +253,13 @@ export class Collectives implements Collecting {
     const opening = this.meetings.isOpen(key, from) ? undefined : this.opening(from, names, survive);
     return new Promise((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined;
-      const leave = (why: (missing: readonly string[]) => RpcError): void => {
+      const stop = (): void => {
         clearTimeout(timer);
+        unwatchAbort(signal, onAbort);
+      };
+      const onAbort = (): void => leave(() => cancelled('the collective', signal.reason));
+      const leave = (why: (missing: readonly string[]) => RpcError): void => {
+        stop();
         const missing = this.meetings.withdraw(from, arrival);
         if (missing !== undefined) reject(why(missing));
       };
@@ -255,19 +268,18 @@ export class Collectives implements Collecting {
         tags,
         combine,
         resolve: (result) => {
-          clearTimeout(timer);
+          stop();
           resolve(result);
         },
         reject: (error) => {
-          clearTimeout(timer);
+          stop();
           reject(error);
         },
       };
       // A longer wait than a timer can have is no limit.
       if (timeoutMs > 0 && timeoutMs <= MAX_TIMER_MS)
         timer = setTimeout(() => leave((missing) => late(key.split('\n')[0] as string, missing, timeoutMs)), timeoutMs);
-      const cancelled = (): RpcError => new RpcError('cancelled', 'the collective was cancelled');
-      signal.addEventListener('abort', () => leave(cancelled), { once: true });
+      watchAbort(signal, onAbort);
       this.apply(this.meetings.arrive(key, from, arrival, () => opening ?? { expected: [], survive }));
     });
   }
@@ -389,8 +401,13 @@ function lineFor({ line, workers }: ReplicaSeat, meeting: readonly string[] | un
   return isOwn ? line : besideLine(line);
 }
 
-/** One that fires when the first of them does. */
-function eitherSignal(given: AbortSignal | undefined, other: AbortSignal | undefined): AbortSignal | undefined {
-  if (other === undefined || given === other) return given;
-  return given === undefined ? other : AbortSignal.any([given, other]);
+/** Runs `fn` with one signal that fires when the first of them does. */
+function untilEither<T>(
+  given: AbortSignal | undefined,
+  other: AbortSignal | undefined,
+  fn: (signal: AbortSignal | undefined) => Promise<T>,
+): Promise<T> {
+  checkSignal(given);
+  if (given === undefined || other === undefined || given === other) return fn(given ?? other);
+  return limited(0, [given, other], fn);
 }

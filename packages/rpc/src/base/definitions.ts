@@ -4,6 +4,7 @@ import { nearestName } from '@backwire/tensor/internal';
 import { builtinClass, builtinClassName, builtinOperation } from './builtins.ts';
 import { invalidArgument, RpcError } from './errors.ts';
 import { checkSwitch, refuseUnknown, show } from './options.ts';
+import { callSite, linesOf, placeOf, type CallSite } from './program-lines.ts';
 
 // `any`: only it lets every function and class be given.
 /* eslint-disable @typescript-eslint/no-explicit-any */
@@ -56,6 +57,8 @@ export interface Definition {
   readonly origin: 'program' | 'builtin' | 'system';
   /** Of a system function that runs what others have defined: what that is. It is served where some such definition is. */
   readonly runs: Kind | undefined;
+  /** Where the program has defined it. */
+  readonly site?: CallSite | undefined;
 }
 
 /** A kind of definitions. */
@@ -104,7 +107,7 @@ const HALF_PAIR = /\p{Surrogate}/u;
 export function rpcFunction<F extends Definable>(name: string, fn: F, options: { scope?: boolean } = {}): F & Named {
   refuseUnknown(options, FUNCTION_OPTIONS, 'rpcFunction()');
   checkSwitch(options.scope, 'scope of rpcFunction()');
-  return define(fn, plainFunction(name, fn, { scope: options.scope ?? false }));
+  return define(fn, plainFunction(name, fn, { scope: options.scope ?? false, site: callSite(rpcFunction) }));
 }
 
 /**
@@ -165,7 +168,7 @@ export function rpcClass<C extends AnyCtor & Named, const S extends string = nev
   }
   const scope = options.scope ?? false;
   const definition: Definition = {
-    ...plainFunction(name, holder, { scope }),
+    ...plainFunction(name, holder, { scope, site: callSite(rpcClass) }),
     kind: 'class',
     methods: new Set(options.methods),
   };
@@ -324,7 +327,7 @@ export function invoke(definition: Definition, args: readonly unknown[]): unknow
 function plainFunction(
   name: string,
   body: AnyFn,
-  more: Partial<Pick<Definition, 'self' | 'scope' | 'origin' | 'runs'>> = {},
+  more: Partial<Pick<Definition, 'self' | 'scope' | 'origin' | 'runs' | 'site'>> = {},
 ): Definition {
   return {
     name,
@@ -367,7 +370,7 @@ function insert(definition: Definition): void {
       );
     throw new RpcError(
       'failed-precondition',
-      `'${definition.name}' is already defined by ${describe(known.body)}; another body, ${describe(definition.body)}, cannot have the name`,
+      `'${definition.name}' is already defined by ${describe(known)}; another body, ${describe(definition)}, cannot have the name`,
     );
   }
 }
@@ -378,8 +381,11 @@ function meant(name: string, names: Iterable<string>): string {
   return near === undefined ? '' : `; did you mean '${near}'?`;
 }
 
-function describe(body: AnyFn): string {
-  return `${isClass(body) ? 'class' : 'function'} '${body.name === '' ? 'anonymous' : body.name}'`;
+/** A body by its name, and by the line that has defined it, as many have none. */
+function describe({ body, site }: Definition): string {
+  const [line] = linesOf(site);
+  const at = line === undefined ? '' : ` at ${placeOf(line)}`;
+  return `${isClass(body) ? 'class' : 'function'} '${body.name === '' ? 'anonymous' : body.name}'${at}`;
 }
 
 function checkName(name: unknown): string {

@@ -1,4 +1,5 @@
 /** @file Why calls fail on the side that makes them. */
+import { cancelled } from '../base/cancelled.ts';
 import { RpcError, type Executed } from '../base/errors.ts';
 import type { WorkerInfo } from '../base/worker-info.ts';
 
@@ -12,5 +13,5 @@ export function leaving(peer: WorkerInfo): RpcError {
 }
 
 export function aborted(reason: unknown, executed: Executed, peer: WorkerInfo | undefined): RpcError {
-  return new RpcError('cancelled', 'the call was cancelled', { executed, cause: reason, peer });
+  return cancelled('the call', reason, { executed, peer });
 }

@@ -1,9 +1,10 @@
 /** @file Outgoing calls: what the hooks make of them, opened, written, with the delays that are injected. */
+import { callSite } from '../base/program-lines.ts';
 import { ambient, scopeHere } from '@backwire/tensor/internal';
 import { FrameFlag, MessageType } from '@backwire/wire/internal';
 import { Answers } from './answers.ts';
 import { aborted, leaving, timedOut } from './call-errors.ts';
-import { callSite, CallSites, nameCall } from './call-sites.ts';
+import { CallSites, nameCall } from './call-sites.ts';
 import { CallWriter } from './call-writer.ts';
 import { OpenCalls } from './open-calls.ts';
 import { PendingCall, type Answer, type CallForm } from './pending-call.ts';

@@ -14,6 +14,6 @@ it.each<[string, (error: Error, frames: NodeJS.CallSite[]) => unknown]>([
 ])('stacks that are %s do not pass for those of an engine that forgets tail calls', async (_, prepare) => {
   vi.resetModules();
   Error.prepareStackTrace = prepare;
-  const { forgetsTailCalls } = await import('./call-sites.ts');
+  const { forgetsTailCalls } = await import('../base/program-lines.ts');
   expect(forgetsTailCalls).toBe(false);
 });

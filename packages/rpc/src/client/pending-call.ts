@@ -2,7 +2,7 @@
 import type { CurrentScope } from '@backwire/tensor/internal';
 import type { HeaderEntry } from '@backwire/wire/internal';
 import { unwatchAbort, watchAbort } from '../base/abort-signals.ts';
-import type { CallSite } from './call-sites.ts';
+import type { CallSite } from '../base/program-lines.ts';
 import type { CallLabel } from '../base/observed-call.ts';
 import type { CallOutcome } from '../extensions/extension.ts';
 import type { Ticket } from '../session/send-queue.ts';

@@ -1,6 +1,6 @@
 /** @file What an owner answers: creating calls, fetches, backward passes. */
 import { callContext, RpcError, type Incoming, type WorkerInfo } from '@backwire/rpc';
-import { isStream, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
+import { cancelled, isStream, type ExtensionHost, type RpcMessage } from '@backwire/rpc/internal';
 import { MessageType } from '@backwire/wire/internal';
 import { readWrappedPayload, type Message } from '@backwire/wire';
 import { creationCutOff } from '../failure.ts';
@@ -93,7 +93,7 @@ async function serveBackward(owner: OwnerHost, { message }: Incoming): Promise<M
   const { rref, contextId, retainGraph } = decodeBackward(message.payload);
   const value = await valueOf(owner.owned.byId(rref));
   const { signal } = callContext();
-  if (signal.aborted) throw new RpcError('cancelled', 'the backward pass was cancelled', { cause: signal.reason });
+  if (signal.aborted) throw cancelled('the backward pass', signal.reason);
   await backwardHere(owner.host, value, contextId, { retainGraph, signal });
   return { type: MessageType.RREF_BACKWARD_RESP, id: message.id, payload: EMPTY, tensors: [] };
 }

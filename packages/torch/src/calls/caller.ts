@@ -1,6 +1,7 @@
 /** @file Outgoing calls: written, sent, awaited, answered, and failed exactly once. */
 import { RpcError, type CallOptions, type WorkerInfo } from '@backwire/rpc';
 import {
+  cancelled,
   checkSignal,
   checkTimeoutMs,
   MAX_TIMER_MS,
@@ -192,7 +193,7 @@ export class Caller implements CallMaker {
       settled?.(error);
       answer.reject(error);
     };
-    const onAbort = (): void => fail(cancelled(signal, worker, 'maybe'));
+    const onAbort = (): void => fail(aborted(signal, worker, 'maybe'));
     this.active++;
     try {
       const wrapped = wrap ? this.wraps.request(worker, inner, call) : { body: inner };
@@ -352,11 +353,11 @@ function dropped(value: unknown): void {
 
 /** @throws RpcError 'cancelled' for a signal that is aborted. */
 function checkAborted(signal: AbortSignal | undefined, peer: WorkerInfo): void {
-  if (signal?.aborted === true) throw cancelled(signal, peer, 'no');
+  if (signal?.aborted === true) throw aborted(signal, peer, 'no');
 }
 
-function cancelled(signal: AbortSignal | undefined, peer: WorkerInfo, executed: 'no' | 'maybe'): RpcError {
-  return new RpcError('cancelled', 'the call was cancelled', { executed, cause: signal?.reason, peer });
+function aborted(signal: AbortSignal | undefined, peer: WorkerInfo, executed: 'no' | 'maybe'): RpcError {
+  return cancelled('the call', signal?.reason, { executed, peer });
 }
 
 function late(timeoutMs: number, peer: WorkerInfo): RpcError {

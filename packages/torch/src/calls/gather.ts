@@ -1,7 +1,7 @@
 /** @file torch's gathering of one object of each worker: everybody tells the one with the smallest name, which tells everybody. */
 import { RpcError, rpcInfo, type CallOptions } from '@backwire/rpc';
 import type { CallCollectives } from '@backwire/rpc/internal';
-import { MAX_TIMER_MS, withoutSlot } from '@backwire/rpc/internal';
+import { cancelled, MAX_TIMER_MS, withoutSlot } from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
 import type { Names } from './names.ts';
 
@@ -205,7 +205,7 @@ function bounded(
   if (signal !== undefined) {
     const abort = (): void => {
       missing();
-      meeting.reject(new RpcError('cancelled', 'a collective was cancelled', { cause: signal.reason }));
+      meeting.reject(cancelled('a collective', signal.reason));
     };
     if (signal.aborted) abort();
     else signal.addEventListener('abort', abort, { once: true });
