@@ -11,7 +11,7 @@ import {
   type MemberRef,
   type PassId,
 } from './ids.ts';
-import type { PassState } from './pass-types.ts';
+import type { Failure, PassState } from './pass-types.ts';
 
 /** Why a context is not to be had. */
 export type Refusal = 'released' | 'creator-dead' | 'full';
@@ -48,6 +48,8 @@ export class Context<S, R> {
   readonly finished = new Map<MemberKey, number>();
   /** Passes that began here and failed, the latest of them. */
   failed: readonly number[] = [];
+  /** The pass that failed here last, and how. */
+  latest: { readonly pass: PassId; readonly failure: Failure } | undefined;
   /** A pass that failed here and whose abort has not come by yet: it still has to be handed on. */
   unspread: PassId | undefined;
 
@@ -80,6 +82,11 @@ export class Context<S, R> {
   hasMet({ worker, incarnation }: MemberRef): boolean {
     if (worker === this.ref.worker && incarnation === this.ref.incarnation) return true;
     return this.known.get(worker) === incarnation || this.callers?.get(worker) === incarnation;
+  }
+
+  /** Workers that a pass may have come from or go to, and those that have called here: they learn of it ahead of what they are answered. */
+  met(): Set<number> {
+    return new Set([...this.known.keys(), ...this.recvs.keys(), ...(this.callers?.keys() ?? [])]);
   }
 
   get recvCount(): number {

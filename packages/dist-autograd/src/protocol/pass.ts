@@ -180,6 +180,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (!undone && !unspread && finished) return;
     if (unspread) context.unspread = undefined;
     finish(context, pass);
+    context.latest = { pass, failure };
     // An origin that is not in the context has none to end but its own.
     if (!undone && !unspread && !met) return;
     // What it would have done here another one that is in progress does.
@@ -229,7 +230,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (context === undefined) return void reply(noContext());
     const current = context.pass;
     if (current !== undefined && samePass(current.id, pass)) return current;
-    if (isFinished(context, pass)) return void reply(stale());
+    if (isFinished(context, pass)) return void reply(endOf(context, pass));
     if (pass.incarnation <= (this.dead.get(pass.worker) ?? -1)) return void reply(originDied(pass));
     if (current !== undefined) {
       // An origin that starts its next pass has given up the one before.
@@ -420,6 +421,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     const named = from === undefined ? this.prefixed(failure) : failure;
     const orphan = state.parent === undefined && !state.origin && from === undefined;
     this.end(context, state);
+    context.latest = { pass: state.id, failure: named };
     for (const [token, entry] of this.outgoing) if (entry.state === state) this.outgoing.delete(token);
     state.graph.discard(failure);
     this.disengage(state, named);
@@ -439,7 +441,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   private spread(context: C, pass: PassId, failure: Failure, from: number | undefined): void {
     const earlier = context.aborted.filter((one) => !samePass(one, pass));
     context.aborted = [...earlier, pass].slice(-MAX_FAILED_NAMED);
-    for (const to of new Set([...context.known.keys(), ...context.recvs.keys()])) {
+    for (const to of context.met()) {
       if (to !== this.self.worker && to !== from) this.port.abort(to, context, pass, failure);
     }
   }
@@ -471,6 +473,11 @@ function engage(state: PassState, from: Parent): boolean {
   if (state.parent !== undefined || state.origin) return false;
   state.parent = from;
   return true;
+}
+
+/** Why messages of a pass that has ended are refused: whoever hears it first may be the one that tells the origin. */
+function endOf({ latest }: AnyContext, pass: PassId): Failure {
+  return latest !== undefined && samePass(latest.pass, pass) ? latest.failure : stale();
 }
 
 function isFinished(context: AnyContext, pass: PassId): boolean {
