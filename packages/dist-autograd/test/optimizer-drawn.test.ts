@@ -10,7 +10,7 @@ import { remote } from '@backwire/rref';
 import { optim, tensor, type Tensor } from '@backwire/tensor';
 import { expect, it } from 'vitest';
 import { backward, context, DistributedOptimizer, getGradients } from '../src/index.ts';
-import { AutogradSession } from '../src/extension.ts';
+import type { AutogradSession } from '../src/extension.ts';
 import { expectClean, useAgents } from './agents.ts';
 
 const SEEDS = Number(process.env.BACKWIRE_DRAWN_SEEDS ?? 20);
