@@ -6,6 +6,7 @@ import {
   complex,
   crossEntropy,
   DTypeError,
+  gaussianNllLoss,
   grad,
   imag,
   multilabelSoftMarginLoss,
@@ -220,5 +221,42 @@ describe('complex', () => {
     ]);
     expect(complex(zeros([5, 0, 3]), tensor(0)).shape).toEqual([5, 0, 3]);
     expect(() => complex(zeros([2]), zeros([3]))).toThrow('must match the size');
+  });
+});
+
+describe('gaussianNllLoss', () => {
+  const input = (): Tensor =>
+    tensor(
+      [
+        [
+          [1, 2],
+          [3, 4],
+          [5, 6],
+        ],
+      ],
+      { requiresGrad: true },
+    );
+  const target = tensor([
+    [
+      [0, 2.5],
+      [3.5, 2],
+      [5, 8],
+    ],
+  ]);
+
+  it('takes one variance for all along any one dimension, with the numbers of PyTorch', () => {
+    const [x, variance] = [input(), tensor([[[0.5, 2]]], { requiresGrad: true })];
+    const loss = gaussianNllLoss(x, target, variance);
+    expect(loss.item()).toBeCloseTo(0.5520833134651184, 6);
+    const [, slope] = grad([loss], [x, variance]);
+    const [first, second] = slope?.reshape([2]).toArray() as number[];
+    expect(first).toBeCloseTo(0.08333331346511841, 6);
+    expect(second).toBeCloseTo(-0.046875, 6);
+  });
+
+  it.each([[[1, 1, 1]], [[3, 2]], [[1, 3, 3]]])('refuses variances %j', (shape) => {
+    expect(() => gaussianNllLoss(input(), target, zeros(shape).add(1))).toThrow(
+      `gaussianNllLoss: var is of incorrect size: [${shape.join(', ')}]`,
+    );
   });
 });

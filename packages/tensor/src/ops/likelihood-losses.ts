@@ -1,7 +1,7 @@
 /** @file Negative log likelihoods of counts and of normal distributions. */
 import { ShapeError } from '../errors.ts';
 import { sweep } from '../scope.ts';
-import { sameShape } from '../shape.ts';
+import { sameShape, type Shape } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
 import { defineFunction } from './define.ts';
 import { checkLoss, GAUSSIAN_OPTIONS, POISSON_OPTIONS, type LossOptions } from './loss-options.ts';
@@ -44,7 +44,10 @@ export const poissonNllLoss = defineFunction(
   },
 );
 
-/** Half of log(variance) + (input - target)² / variance; variances count as at least `eps`, and have a gradient all the same. */
+/**
+ * Half of log(variance) + (input - target)² / variance; variances count as at least `eps`, and have a gradient all the same. One for each
+ * element, or for all along one dimension, where it has size 1; the last one it may lack.
+ */
 export const gaussianNllLoss = defineFunction(
   'gaussianNllLoss',
   each(FLOAT),
@@ -61,7 +64,7 @@ export const gaussianNllLoss = defineFunction(
       let spread = given;
       if (!sameShape(given.shape, input.shape)) {
         if (sameShape(given.shape, input.shape.slice(0, -1))) spread = given.unsqueeze(-1);
-        else if (!sameShape(given.shape, [...input.shape.slice(0, -1), 1]))
+        else if (!isOneForMany(given.shape, input.shape))
           throw new ShapeError(`gaussianNllLoss: var is of incorrect size: [${given.shape.join(', ')}]`);
       }
       if (spread.lt(0).any().item() !== 0) throw new RangeError('gaussianNllLoss: var has negative entry/entries');
@@ -71,3 +74,9 @@ export const gaussianNllLoss = defineFunction(
     });
   },
 );
+
+/** Whether one variance counts for all along one dimension: [4, 1, 32, 32] beside [4, 3, 32, 32]. */
+function isOneForMany(own: Shape, shape: Shape): boolean {
+  const differing = own.filter((size, d) => size !== shape[d]);
+  return own.length === shape.length && differing.length === 1 && differing[0] === 1;
+}
