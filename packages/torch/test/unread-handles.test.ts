@@ -60,7 +60,7 @@ describe('between workers of this kind', () => {
   it('keeps nothing for a member that is gone from the group', async () => {
     const [first] = agents as [TorchAgent];
     const own = first.run(() => createRRef(1));
-    const held = first.run(() => remote('n1', same, [2])) as RRef<unknown>;
+    const held: RRef<unknown> = first.run(() => remote('n1', same, [2]));
     await held.confirmed();
     const open = first.run(() => rpcSync('n2', late, [own, held])).catch((error: unknown) => error);
     await vi.waitFor(() => expect(counts(first)).toMatchObject({ num_owner_rrefs: 1, num_pending_children: 0 }));
@@ -92,7 +92,7 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 120_000 }, () 
 
   it('lets go of those that a third worker could not read, and keeps no group from its end', async () => {
     const own = node.run(() => createRRef(tensor([1, 2])));
-    const held = node.run(() => remote('py1', py<(n: number) => unknown>('torch.ones'), [2])) as RRef<unknown>;
+    const held: RRef<unknown> = node.run(() => remote('py1', py<(n: number) => unknown>('torch.ones'), [2]));
     await held.confirmed();
     const no = py<(...args: unknown[]) => unknown>('no.such');
     const given = [own, held];
@@ -106,7 +106,7 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 120_000 }, () 
     held.dispose();
     await vi.waitFor(() => expect(counts(node)).toMatchObject(nothing), { timeout: 15_000, interval: 100 });
     // One that is in doubt when the group ends is waited for no longer.
-    const another = node.run(() => remote('py1', py<(n: number) => unknown>('torch.ones'), [2])) as RRef<unknown>;
+    const another: RRef<unknown> = node.run(() => remote('py1', py<(n: number) => unknown>('torch.ones'), [2]));
     await another.confirmed();
     await expect(node.run(() => rpcSync('py0', no, [another]))).rejects.toThrow(/No module named 'no'/);
     const left = node.shutdown({ timeoutMs: 20_000, onLeak: 'throw' });

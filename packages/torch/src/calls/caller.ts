@@ -207,7 +207,7 @@ export class Caller implements CallMaker {
             body,
             expected,
             {
-              resolve: answer.resolve,
+              resolve: (value) => answer.resolve(value),
               reject: (error) => {
                 doubt(writing);
                 answer.reject(error);
