@@ -110,6 +110,8 @@ interface Set {
   readonly unwritten: Map<Life, 'left' | 'dead'>;
   /** It is in the view no more. */
   unwatch: (life: Life) => void;
+  /** All are in it again. */
+  rewatch: () => void;
 }
 
 /** This worker, w0, among others. */
@@ -132,6 +134,10 @@ function set(...others: readonly ViewMember[]): Set {
   made.unwatch = (life) => {
     const members = view.members.filter((one) => lifeOf(one) !== life);
     membership.stored = membership.view = { ...view, epoch: view.epoch + 1, members };
+    made.detector?.viewChanged();
+  };
+  made.rewatch = () => {
+    membership.stored = membership.view = { ...view, epoch: view.epoch + 2 };
     made.detector?.viewChanged();
   };
   made.evict = async () => undefined;
@@ -271,6 +277,35 @@ describe('a silent member', () => {
     if (w1 !== undefined) [w1.up, w1.connector.state] = [false, 'dialing'];
     await pass(6_000);
     expect(it.told).toEqual(['suspect w1', `worker 'w1' does not answer at ${deadMs + 2_000}`]);
+  });
+
+  it.each([
+    ['whose process is there', { host: HERE }, { state: 'unknown' }, 'silent', false],
+    ['at whose address somebody listens', {}, { state: 'unknown' }, 'there', false],
+    ['whose main loop stands still', {}, { state: 'alive', ageMs: 9_000 }, 'silent', false],
+    ['of whom nothing is known', {}, { state: 'unknown' }, 'silent', true],
+    ['whose main loop turns', {}, { state: 'alive', ageMs: 0 }, 'there', true],
+  ] as const)('%s is cut in its time, or later', async (_, more, lease, knock, isCut) => {
+    const it = set(member(1, more), member(2));
+    const talk = setInterval(() => it.peers[1]?.talks(), 500);
+    cleanups.push(() => clearInterval(talk));
+    it.knock = knock;
+    it.leases.set(W1, lease);
+    await pass(deadMs + 5_000);
+    expect(it.peers[0]?.of('reset')).toBe(isCut ? 1 : 0);
+  });
+
+  it('whose link broke has its lease looked for, and is not cut for being unreachable', async () => {
+    const it = set(member(1), member(2));
+    const talk = setInterval(() => it.peers[1]?.talks(), 500);
+    cleanups.push(() => clearInterval(talk));
+    const [w1] = it.peers;
+    if (w1 !== undefined) w1.up = false;
+    it.detector.linkLost(asPeer(w1));
+    await pass(600);
+    expect(it.asked).toContain('lease w1');
+    await pass(20_000);
+    expect([w1?.of('reset'), it.told]).toEqual([0, ['suspect w1']]);
   });
 
   it('whose bytes arrive and are no message yet is answered', async () => {
@@ -435,13 +470,25 @@ describe('a lease that is gone', () => {
     await pass(6_000);
     expect([evictions(it), it.thought.filter(([, thought]) => thought === 'gone')]).toEqual([[], []]);
     // Nobody looks any more.
-    expect(it.asked.filter((text) => text === 'lease w1').length).toBeLessThanOrEqual(2);
+    const looks = (afterMs > 1_000 ? 1 : 0) + (what === 'lease' ? 1 : 0);
+    expect(it.asked.filter((text) => text === 'lease w1').length).toBe(looks);
   });
 
   it('is watched of those that are members, until this worker closes', async () => {
     const it = set(member(1), member(2));
     await pass(0);
     expect([...it.watched.keys()].sort()).toEqual([W1, W2]);
+    // Once each, and again only for one that comes back.
+    const [first, second] = [it.watched.get(W1), it.watched.get(W2)];
+    it.detector.viewChanged();
+    expect([it.watched.get(W1), it.watched.get(W2)]).toEqual([first, second]);
+    expect(it.watched.get(W1)).toBe(first);
+    it.unwatch(W1);
+    expect([first?.signal.aborted, second?.signal.aborted]).toEqual([true, false]);
+    it.rewatch();
+    await pass(0);
+    expect(it.watched.get(W1)).not.toBe(first);
+    expect(it.watched.get(W2)).toBe(second);
     it.detector.close();
     expect([...it.watched.values()].map(({ signal }) => signal.aborted)).toEqual([true, true]);
     const before = it.asked.length;
@@ -471,6 +518,13 @@ describe('a process on this machine that has ended', () => {
     await pass(1_000);
     expect(last(it, W1)).toBe('heard');
   });
+});
+
+it('one that has said goodbye is put out', async () => {
+  const it = set(member(1), member(2));
+  it.detector.left(asPeer(it.peers[0]));
+  await pass(1);
+  expect(it.asked.filter((text) => text.startsWith('evict'))).toHaveLength(1);
 });
 
 describe('putting somebody out', () => {
@@ -566,6 +620,36 @@ describe('what others report', () => {
       expect(w2?.of('dial'), `${state} ${up}`).toBe(dials);
       it.detector.close();
     }
+  });
+
+  it('has no more dialled than 32 at once', async () => {
+    const it = set(...Array.from({ length: 34 }, (_, i) => member(i + 1)));
+    const [talker, wanted, ...others] = it.peers as [FakePeer, FakePeer, ...FakePeer[]];
+    for (const other of others) other.connector.state = 'dialing';
+    wanted.up = false;
+    it.detector.linkLost(asPeer(wanted));
+    const report = encodeReport({ ...words, doubts: [lifeOf(wanted.member)] }, it.view, undefined);
+    it.detector.reported(asPeer(talker), report);
+    await pass(10);
+    expect(wanted.of('dial')).toBe(0);
+    for (const other of others.slice(0, 1)) other.connector.state = 'up';
+    it.detector.reported(asPeer(talker), report);
+    await pass(10);
+    expect(wanted.of('dial')).toBe(1);
+  });
+
+  it('has been decided is so here without the store, and is asked of the store while it answers', async () => {
+    const it = set(member(1), member(2));
+    const [w1, w2] = it.peers;
+    it.detector.linkLost(asPeer(w1));
+    const report = encodeReport({ ...words, gone: [W1], decided: [W1] }, it.view, undefined);
+    it.detector.reported(asPeer(w2), report);
+    await pass(10);
+    expect([it.told, it.asked]).toEqual([[], ['refresh']]);
+    it.detector.storeIs('silent');
+    it.detector.reported(asPeer(w2), report);
+    await pass(10);
+    expect(it.told).toEqual([`decided ${W1}`]);
   });
 
   it('that it is gone itself is asked of the store', async () => {
