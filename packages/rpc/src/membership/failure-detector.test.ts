@@ -94,7 +94,7 @@ class FakePeer {
 }
 
 interface Set {
-  readonly detector: FailureDetector;
+  detector: FailureDetector;
   readonly peers: readonly FakePeer[];
   readonly told: string[];
   readonly asked: string[];
@@ -104,7 +104,7 @@ interface Set {
   /** Who has no process any more. */
   readonly ended: globalThis.Set<Life>;
   knock: Knock;
-  readonly watched: Map<Life, { readonly gone: () => void; readonly signal: AbortSignal }>;
+  watched: Map<Life, { readonly gone: () => void; readonly signal: AbortSignal }>;
   readonly view: View;
   evict: (lives: Life[], still: (life: Life) => Promise<boolean>, how: (life: Life) => string) => Promise<void>;
   readonly unwritten: Map<Life, 'left' | 'dead'>;
