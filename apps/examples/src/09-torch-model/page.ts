@@ -18,7 +18,10 @@ const agent = await createAgent({
   store: settings.store,
   security: { mode: 'hmac', secret: settings.secret },
 });
-addEventListener('pagehide', () => void agent.shutdown({ graceful: false }));
+// A page that is kept for the way back goes on when it is shown again, or is fenced.
+addEventListener('pagehide', ({ persisted }) => {
+  if (!persisted) void agent.shutdown({ graceful: false });
+});
 agent.on('fenced', () => location.reload());
 
 /** The training in the PyTorch process, through the gateway: a reference, whose methods are calls. */

@@ -11,4 +11,7 @@ const agent = await createAgent({
 });
 document.body.textContent = `${agent.name} is at work`;
 agent.on('fenced', () => location.reload()); // the tab slept for too long, and is no member any more
-addEventListener('pagehide', () => void agent.shutdown({ graceful: false }));
+// A page that is kept for the way back goes on when it is shown again, or is fenced.
+addEventListener('pagehide', ({ persisted }) => {
+  if (!persisted) void agent.shutdown({ graceful: false });
+});

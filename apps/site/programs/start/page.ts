@@ -10,4 +10,8 @@ const agent = await createAgent({
 });
 const y = await rpcAsync('server', predict, [tensor([1, 2, 3])], { agent });
 document.body.textContent = JSON.stringify(y.toArray());
-addEventListener('pagehide', () => void agent.shutdown({ graceful: false }));
+agent.on('fenced', () => location.reload()); // the page slept for too long, and is no member any more
+// A page that is kept for the way back goes on when it is shown again, or is fenced.
+addEventListener('pagehide', ({ persisted }) => {
+  if (!persisted) void agent.shutdown({ graceful: false });
+});

@@ -27,13 +27,13 @@ export class Pool {
   /** Makes a call on the worker with the least to do, and again on another one where it does no harm. */
   async call<T>(attempt: (worker: string) => Promise<T>, tries = 3): Promise<T> {
     const tried = new Set<string>();
-    for (;;) {
+    for (let n = 1; ; n++) {
       const worker = this.#take(tried);
       try {
         return await attempt(worker);
       } catch (error) {
         tried.add(worker);
-        if (tried.size >= tries || !mayRepeat(error)) throw error;
+        if (n >= tries || !mayRepeat(error)) throw error;
       } finally {
         this.#giveBack(worker);
       }
@@ -43,7 +43,7 @@ export class Pool {
   /** The same for streams. Once an item has been given, a failure is the caller's: what follows it may differ elsewhere. */
   async *stream<T>(attempt: (worker: string) => AsyncIterable<T>, tries = 3): AsyncGenerator<T> {
     const tried = new Set<string>();
-    for (;;) {
+    for (let n = 1; ; n++) {
       const worker = this.#take(tried);
       let begun = false;
       try {
@@ -54,7 +54,7 @@ export class Pool {
         return;
       } catch (error) {
         tried.add(worker);
-        if (begun || tried.size >= tries || !mayRepeat(error)) throw error;
+        if (begun || n >= tries || !mayRepeat(error)) throw error;
       } finally {
         this.#giveBack(worker);
       }
