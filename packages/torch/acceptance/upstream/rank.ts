@@ -136,7 +136,7 @@ export class Rank {
       advertise: host,
       transport: tcpTransport(),
       store,
-      timeoutMs: MEET_MS,
+      left: () => MEET_MS,
     });
     this.ends.push(() => mesh.close());
     return mesh;
