@@ -11,7 +11,7 @@ import {
 } from '@backwire/rpc/internal';
 import { isRRef, type RRef } from '@backwire/rref';
 import { nn, optim, Tensor } from '@backwire/tensor';
-import { AccumulateGrad, ambient, gradEdge, runWith } from '@backwire/tensor/internal';
+import { AccumulateGrad, gradEdge, thenHere } from '@backwire/tensor/internal';
 import { sessionOf } from './api.ts';
 
 /** Optimisers that take gradients as arguments; any other class reads them from its parameters. */
@@ -77,11 +77,9 @@ export const createLocal = systemFunction(
     const definition = served(name);
     if (!isOptimizerClass(definition))
       throw systemError(new RpcError('invalid-argument', `${definition.kind} '${name}' is not an optimizer`));
-    // In a browser nothing follows `await`: what belongs to the call is held by hand, here and below.
-    const surroundings = ambient();
-    const values = await Promise.all(params.map((one) => (isGroup(one) ? groupHere(one) : parameterHere(one))));
-    checkEachOnce(values.flatMap((one): readonly Tensor[] => (one instanceof Tensor ? [one] : [...one.params])));
-    return runWith(surroundings, () => {
+    const here = Promise.all(params.map((one) => (isGroup(one) ? groupHere(one) : parameterHere(one))));
+    return thenHere(here, (values) => {
+      checkEachOnce(values.flatMap((one): readonly Tensor[] => (one instanceof Tensor ? [one] : [...one.params])));
       const optimizer = invokeServed(definition, [values, ...args]) as optim.Optimizer;
       return new LocalOptimizer(optimizer, FUNCTIONAL.has(name));
     });
@@ -93,18 +91,16 @@ export const createLocal = systemFunction(
 export const stepLocal = systemFunction(
   'backwire/optimizer.step',
   async (local: RRef<LocalOptimizer>, contextId: bigint, changes?: OptionChanges): Promise<number> => {
-    const surroundings = ambient();
-    const optimizer = await optimizerHere(local, contextId);
-    if (changes !== undefined) {
-      if (!Array.isArray(changes) || !changes.every(isChange)) throw malformed();
-      optimizer.optimizer.changeOptions(changes);
-    }
-    return runWith(surroundings, () =>
-      withGradients(optimizer, contextId, (grads) => {
+    return thenHere(optimizerHere(local, contextId), (optimizer) => {
+      if (changes !== undefined) {
+        if (!Array.isArray(changes) || !changes.every(isChange)) throw malformed();
+        optimizer.optimizer.changeOptions(changes);
+      }
+      return withGradients(optimizer, contextId, (grads) => {
         optimizer.step(grads);
         return grads.filter((grad) => grad !== null).length;
-      }),
-    );
+      });
+    });
   },
   OPTIMIZERS,
 );
@@ -113,12 +109,12 @@ export const stepLocal = systemFunction(
 export const gradientNorms = systemFunction(
   'backwire/optimizer.gradientNorms',
   async (local: RRef<LocalOptimizer>, contextId: bigint, normType: number): Promise<(number | null)[]> => {
-    const surroundings = ambient();
-    const optimizer = await optimizerHere(local, contextId);
     if (typeof normType !== 'number') throw malformed();
     const norm = (grad: Tensor | null): number | null =>
       grad === null ? null : nn.utils.getTotalNorm([grad], { normType }).item();
-    return runWith(surroundings, () => withGradients(optimizer, contextId, (grads) => grads.map(norm)));
+    return thenHere(optimizerHere(local, contextId), (optimizer) =>
+      withGradients(optimizer, contextId, (grads) => grads.map(norm)),
+    );
   },
   OPTIMIZERS,
 );

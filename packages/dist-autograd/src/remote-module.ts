@@ -18,7 +18,7 @@ import {
 import { createRRef, isRRef, remote, type RRef } from '@backwire/rref';
 import { localValueNow } from '@backwire/rref/internal';
 import { nn, type Named, type Parameter } from '@backwire/tensor';
-import { ambient, runWith } from '@backwire/tensor/internal';
+import { thenHere } from '@backwire/tensor/internal';
 import { registerValueType } from '@backwire/wire';
 import { modulesOf, type RemoteModules } from './api.ts';
 import { parseRemoteDevice } from './remote-device.ts';
@@ -359,9 +359,7 @@ function atModule<T>(rref: unknown, use: (module: AnyModule) => T | Promise<T>):
   if (!isRRef(rref)) throw malformed();
   const found = localValueNow(rref);
   if (!(found instanceof Promise)) return use(asModule(found));
-  // In a browser nothing follows a promise: what belongs to the call is held by hand.
-  const surroundings = ambient();
-  return found.then((value) => runWith(surroundings, () => use(asModule(value))));
+  return thenHere(found, (value) => use(asModule(value)));
 }
 
 /**

@@ -103,6 +103,12 @@ export function runWith<T>(patch: Partial<Ambient>, fn: () => T): T {
   return carrier.run({ ...ambient(), ...patch }, fn);
 }
 
+/** What `use` makes of what `promise` comes to, in the record in force now: in a browser nothing follows an `await`. */
+export function thenHere<T, R>(promise: Promise<T>, use: (value: T) => R | Promise<R>): Promise<R> {
+  const record = ambient();
+  return promise.then((value) => carrier.run(record, () => use(value)));
+}
+
 /** Runs `fn` with `patch` over the root record: no call, deadline, context or profile of the caller. */
 export function runClean<T>(patch: Partial<Ambient>, fn: () => T): T {
   return carrier.run({ ...ROOT, ...patch }, fn);

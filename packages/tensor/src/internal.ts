@@ -2,7 +2,7 @@
 import './runtime-version.ts';
 import './install.ts';
 
-export { ambient, runAtRoot, runCall, runClean, runWith, type OpObserver } from './ambient.ts';
+export { ambient, runAtRoot, runCall, runClean, runWith, thenHere, type OpObserver } from './ambient.ts';
 export { Storage, storageFromBytes, type StorageOptions } from './storage.ts';
 export { sparseFromParts, tensorFromParts } from './creation.ts';
 export { tensorsIn, type Edge, type Node } from './tensor.ts';

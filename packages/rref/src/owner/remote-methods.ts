@@ -1,7 +1,7 @@
 /** @file The library's own definitions that every worker with this extension serves: methods of remote values, their streams, their types. */
 import { callContext, currentAgent, RpcError, type RpcAgent } from '@backwire/rpc';
 import { isStream, systemError, systemFunction, withoutSlot, type Kind } from '@backwire/rpc/internal';
-import { ambient, runWith, tensorsIn } from '@backwire/tensor/internal';
+import { ambient, tensorsIn, thenHere } from '@backwire/tensor/internal';
 import { waitFor } from '../deadline.ts';
 import type { OwnedValue } from './owned-value.ts';
 import type { OwnedValues } from './owned-values.ts';
@@ -76,10 +76,10 @@ export const openStream = systemFunction('backwire.rref/stream', async function*
 });
 
 export const askTypeName = systemFunction('backwire.rref/type', async (reference: Reference): Promise<string> => {
-  const surroundings = ambient();
-  const value = await valueOf(methodHostOf(currentAgent()).owned.meant(reference));
-  if (!(value instanceof StandIn)) return typeNameOf(value);
-  return runWith(surroundings, () => elsewhere((within) => value.typeName(within)));
+  const found = valueOf(methodHostOf(currentAgent()).owned.meant(reference));
+  return thenHere(found, (value) =>
+    value instanceof StandIn ? elsewhere((within) => value.typeName(within)) : typeNameOf(value),
+  );
 });
 
 async function invoke(
@@ -98,10 +98,7 @@ async function invoke(
   };
   // A value that is there is used in this very turn: methods start in the order in which they were called.
   if (owned.settled) return use(owned.now());
-  // In a browser nothing follows `await`: what belongs to the call is held by hand.
-  const surroundings = ambient();
-  const value = await valueOf(owned);
-  return runWith(surroundings, () => use(value));
+  return thenHere(valueOf(owned), use);
 }
 
 /** Waits for a value no longer than the call that needs it lasts, and leaves its place to other handlers: one may have to make the value. */
