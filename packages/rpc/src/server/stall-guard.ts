@@ -29,9 +29,9 @@ const STORE_MS = 2_000;
 export class StallGuard {
   private readonly options: StallGuardOptions;
   private readonly limitMs: number;
-  /** When the main loop turned last; */
+  /** When the main loop turned last. */
   private turnedAt: number;
-  /** and by the clock on the wall, which goes on while a machine sleeps. */
+  /** The same by the clock on the wall, which goes on while a machine sleeps. */
   private turnedOn = Date.now();
   private readonly waiting = new Map<Peer, Held[]>();
   /** Names the pings of this doubt; peers may answer them once the store has not. */
