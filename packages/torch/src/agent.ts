@@ -43,14 +43,15 @@ import { serveProfiles } from './profiling/server-profiles.ts';
 import { TorchProfiling } from './profiling/session.ts';
 import { RRefs, type SessionHost } from './rrefs/session.ts';
 import { serveRRefs, valueIn } from './rrefs/requests.ts';
+import type { TorchAgent } from './torch-agent.ts';
 import { PyTuple } from './values/containers.ts';
 
 /** How the agent leaves its group. */
 export interface Leaving {
   /** Waits for the others, where the group does that. @throws RpcError 'deadline-exceeded' naming who is missing. */
-  leave(agent: TorchAgent, options: { readonly graceful: boolean; readonly timeoutMs: number }): Promise<void>;
+  leave(agent: Agent, options: { readonly graceful: boolean; readonly timeoutMs: number }): Promise<void>;
   /** Puts other workers out of the group. */
-  evict?(agent: TorchAgent, names: readonly string[], timeoutMs: number): Promise<void>;
+  evict?(agent: Agent, names: readonly string[], timeoutMs: number): Promise<void>;
   /** `together`: all have come to the end of their programs. */
   close(together: boolean): Promise<void>;
 }
@@ -81,7 +82,7 @@ const NOBODY = 0x7fff;
 const DISPOSE_MS = 5_000;
 
 /** A worker of a torch group. Lifetime: made by `joinTorch`, *running*, *leaving* from `shutdown` on, *closed*. */
-export class TorchAgent implements CallingAgent {
+export class Agent implements TorchAgent, CallingAgent {
   readonly name: string;
   readonly id: number;
   readonly group = 'torch';
@@ -256,10 +257,6 @@ export class TorchAgent implements CallingAgent {
     return this.names.register(definition);
   }
 
-  /**
-   * Lets Python call `body`, a function or a class, by a name that it can import: 'app.scale'. The returned function takes it back.
-   * @throws RpcError 'invalid-argument' for what is no such name or body, 'failed-precondition' when it means something else.
-   */
   offer(
     path: string,
     body: AnyFn | (abstract new (...args: never[]) => object),
@@ -334,11 +331,6 @@ export class TorchAgent implements CallingAgent {
     this.hub.emit('peer-left', worker);
   }
 
-  /**
-   * Puts workers that are dead out of a dynamic group, so that others can join and leave again. One that joins after a death dies, too,
-   * with the token of the group: name it as well.
-   * @throws RpcError 'failed-precondition' in a static group, 'not-found' for one that is no member, 'deadline-exceeded'.
-   */
   async evict(names: string | readonly string[], options: { timeoutMs?: number } = {}): Promise<void> {
     if (this.leaving?.evict === undefined)
       throw new RpcError('failed-precondition', 'only workers of a dynamic group can be put out of it');

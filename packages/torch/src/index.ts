@@ -1,5 +1,4 @@
 /** @file The public surface of @backwire/torch: joining groups of torch, files of torch.save, values of Python. */
-export { TorchAgent } from './agent.ts';
 export { PyKwargs } from './calls/targets.ts';
 export { loadStateDict, loadTorchFile, type TorchFileOptions } from './file/load.ts';
 export { saveStateDict, saveTorchFile } from './file/save.ts';
@@ -10,6 +9,7 @@ export { createTorchAgent, joinTorch } from './join.ts';
 export { DEFAULT_TORCH_LIMITS, type TorchLimits } from './limits.ts';
 export type { TorchOptions } from './options.ts';
 export { py, type Py, type PyNamed } from './py.ts';
+export type { TorchAgent } from './torch-agent.ts';
 export {
   PyByteArray,
   PyDefaultDict,

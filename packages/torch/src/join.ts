@@ -1,5 +1,5 @@
 /** @file Joins a torch group: store, door, place in the group. */
-import { RpcError, WorkerInfo, type RpcAgent } from '@backwire/rpc';
+import { RpcError, WorkerInfo } from '@backwire/rpc';
 import {
   becomeDefault,
   MAX_TIMER_MS,
@@ -11,7 +11,7 @@ import {
   type Transport,
 } from '@backwire/rpc/internal';
 import { runAtRoot } from '@backwire/tensor/internal';
-import { TorchAgent } from './agent.ts';
+import { Agent } from './agent.ts';
 import { checkMeshSize } from './gloo/address.ts';
 import { meshKey, storePrefix } from './group/store-text.ts';
 import { DynamicGroup, followChanges } from './joining/dynamic.ts';
@@ -21,6 +21,7 @@ import { StaticLeaving, exchangeNames, register, type Left } from './joining/sta
 import { GroupStore } from './joining/store.ts';
 import { Door } from './links/door.ts';
 import { settle, type TorchOptions, type TorchSettings } from './options.ts';
+import type { TorchAgent } from './torch-agent.ts';
 
 const HANDSHAKE_MS = 10_000;
 const MAX_REQUESTS = 65_536;
@@ -32,7 +33,7 @@ const MAX_REQUESTS = 65_536;
  */
 export async function joinTorch(options: TorchOptions): Promise<TorchAgent> {
   const settings = settle(options, process.env);
-  return becomeDefault(() => join(settings) as Promise<TorchAgent & RpcAgent>);
+  return becomeDefault(() => join(settings));
 }
 
 /** As `joinTorch`, without touching the default: beside an agent of Backwire, or several in one process. */
@@ -40,7 +41,7 @@ export async function createTorchAgent(options: TorchOptions): Promise<TorchAgen
   return join(settle(options, process.env));
 }
 
-function join(settings: TorchSettings): Promise<TorchAgent> {
+function join(settings: TorchSettings): Promise<Agent> {
   return runAtRoot(async () => {
     const { initTimeoutMs } = settings;
     const end = initTimeoutMs === 0 ? Infinity : performance.now() + initTimeoutMs;
@@ -161,7 +162,7 @@ async function patiently<T>(connect: () => Promise<T>, left: Left): Promise<T> {
   }
 }
 
-async function enter(settings: TorchSettings, opened: Opened, left: Left): Promise<TorchAgent> {
+async function enter(settings: TorchSettings, opened: Opened, left: Left): Promise<Agent> {
   const { rank, size } = settings;
   if (size === undefined || rank === undefined) return enterDynamic(settings, opened, left);
   const { store, localHost, history } = opened;
@@ -169,7 +170,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
   const at = placeOf(settings, localHost);
   const mesh = await MeshShell.open({ rank, size, ...at, transport, store, left });
   let door: Door | undefined;
-  let agent: TorchAgent | undefined;
+  let agent: Agent | undefined;
   try {
     const names = await exchangeNames(mesh, settings.name, left);
     agent = makeAgent(settings, new WorkerInfo(settings.name, rank), transport, history);
@@ -188,7 +189,7 @@ async function enter(settings: TorchSettings, opened: Opened, left: Left): Promi
 }
 
 /** A dynamic group: the door is open before the others are told of it. */
-async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left): Promise<TorchAgent> {
+async function enterDynamic(settings: TorchSettings, opened: Opened, left: Left): Promise<Agent> {
   const { store, localHost } = opened;
   const transport = tcpTransport();
   const group = new DynamicGroup(store, () => opened.release('ended'));
@@ -222,14 +223,14 @@ function placeOf({ bind, advertise }: TorchSettings, localHost: string): Place {
   return { host, advertise: advertise ?? (EVERY_ADDRESS.has(host) ? localHost : host) };
 }
 
-function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport, history: History): TorchAgent {
+function makeAgent(settings: TorchSettings, self: WorkerInfo, transport: Transport, history: History): Agent {
   const dynamic = settings.size === undefined;
-  return new TorchAgent({ ...settings, self, transport, dynamic, collectives: history.collectives });
+  return new Agent({ ...settings, self, transport, dynamic, collectives: history.collectives });
 }
 
 function openDoor(
   settings: TorchSettings,
-  agent: TorchAgent,
+  agent: Agent,
   transport: Transport,
   at: Place,
   names: ReadonlySet<string> | undefined,

@@ -13,7 +13,7 @@ import {
 import { add, rpcName, sum, tensor, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { joinTorch } from '../src/index.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { py } from '../src/py.ts';
@@ -131,11 +131,11 @@ describe('joinTorch', () => {
 });
 
 describe.each([['backwire', 'basic'] as const, ['basic'] as const])('calls by the channels %s %s', (...channels) => {
-  let agents: TorchAgent[];
-  let me: TorchAgent;
+  let agents: Agent[];
+  let me: Agent;
   beforeAll(async () => {
     agents = await group(2, channels);
-    me = agents[0] as TorchAgent;
+    me = agents[0] as Agent;
   });
   afterAll(() => leave(agents));
   afterEach(() =>
@@ -202,7 +202,7 @@ describe.each([['backwire', 'basic'] as const, ['basic'] as const])('calls by th
     setTimeout(() => controller.abort(new Error('enough')), 10);
     await expect(asked).rejects.toMatchObject({ code: 'cancelled' });
     // What never ends on the other side is not what this test is about.
-    (agents[1] as TorchAgent).server.active -= 2;
+    (agents[1] as Agent).server.active -= 2;
   });
 
   it('gathers objects and meets at barriers', async () => {
@@ -219,7 +219,7 @@ describe.each([['backwire', 'basic'] as const, ['basic'] as const])('calls by th
 });
 
 describe('what programs throw and give', () => {
-  let agents: TorchAgent[] = [];
+  let agents: Agent[] = [];
   const stray: unknown[] = [];
   const note = (reason: unknown): void => void stray.push(reason);
   beforeAll(async () => {
@@ -254,7 +254,7 @@ describe('what programs throw and give', () => {
   };
 
   it.each(Object.keys(odd))('is an error at the caller, whatever it is: %s', async (kind) => {
-    const [a, b] = agents as [TorchAgent, TorchAgent];
+    const [a, b] = agents as [Agent, Agent];
     const thrown = odd[kind];
     b.offer(`odd.${kind}`, () => {
       throw thrown;
@@ -279,7 +279,7 @@ describe('what programs throw and give', () => {
   });
 
   it('is an error at the caller when a result cannot be read', async () => {
-    const [a, b] = agents as [TorchAgent, TorchAgent];
+    const [a, b] = agents as [Agent, Agent];
     const unreadable = {
       get a(): number {
         throw Object.create(null);
@@ -293,7 +293,7 @@ describe('what programs throw and give', () => {
   });
 
   it('is refused before anything is sent where it is no signal', async () => {
-    const [a] = agents as [TorchAgent];
+    const [a] = agents as [Agent];
     const call = a.run(() => rpcSync('n1', plain, [1], { signal: {} as AbortSignal }));
     await expect(call).rejects.toThrow(/signal is an AbortSignal/);
     expect(await a.run(() => rpcSync('n1', plain, [2]))).toEqual([2]);

@@ -4,7 +4,7 @@ import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { mul, tensor, type Tensor } from '@backwire/tensor';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { idOf } from '../src/autograd/contexts.ts';
 import { failed } from '../src/calls/caller.ts';
 import { writeCommand } from '../src/messages/codec.ts';
@@ -26,11 +26,11 @@ const fails = rpcFunction('autograd.fails', (x: Tensor) => {
   return y;
 });
 
-let agents: TorchAgent[];
-let me: TorchAgent;
+let agents: Agent[];
+let me: Agent;
 beforeAll(async () => {
   agents = await group(3);
-  me = agents[0] as TorchAgent;
+  me = agents[0] as Agent;
 }, 60_000);
 afterAll(() => leave(agents));
 afterEach(() =>

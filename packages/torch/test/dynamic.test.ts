@@ -2,8 +2,8 @@
 import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { freePort } from '@backwire/testing';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
+import { member } from './member.ts';
 import { py } from '../src/py.ts';
 import { Python, torchVersion, withTorch } from './python.ts';
 
@@ -11,7 +11,7 @@ rpcFunction('dynamic.same', (value: unknown) => value);
 const STUBS = ['dynamic.same'];
 
 describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 120_000 }, () => {
-  const nodes: TorchAgent[] = [];
+  const nodes: Agent[] = [];
   const pythons: Python[] = [];
   let init = '';
 
@@ -27,8 +27,8 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 120_000 }, () 
     return started.python;
   }
 
-  async function node(name: string, options: { evict?: string[] } = {}): Promise<TorchAgent> {
-    const joined = await createTorchAgent({
+  async function node(name: string, options: { evict?: string[] } = {}): Promise<Agent> {
+    const joined = await member({
       name,
       membership: 'dynamic',
       initMethod: init,

@@ -4,7 +4,7 @@ import type { RRef } from '@backwire/rref';
 import { rpcName } from '@backwire/tensor';
 import { TestCluster, errorMatching, freePort } from '@backwire/testing';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { py, serveGateway, throughGateway } from '../src/index.ts';
 import { GatewayGroup } from './gateway-group.ts';
 
@@ -55,7 +55,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
       await vi.waitFor(() => expect(waiting).toBe(before + 1));
       const died = errorMatching(RpcError, { code: 'peer-died', message: /worker 'n2' ended/, executed: 'yes' });
       const failing = expect(open).rejects.toThrow(died);
-      await (torch[2] as TorchAgent)[Symbol.asyncDispose]();
+      await (torch[2] as Agent)[Symbol.asyncDispose]();
       await failing;
       const gone = errorMatching(RpcError, { code: 'unavailable', message: /worker 'n2'/ });
       await expect(python.rpcSync('n2', never)).rejects.toThrow(gone);
@@ -69,7 +69,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
 
   it('lets go of what a member held that has gone, and of nothing that another has', async () => {
     const { a, b, torch, gateway } = await started();
-    const owned = (): unknown => (torch[1] as TorchAgent).rrefs.debugInfo()['num_owner_rrefs'];
+    const owned = (): unknown => (torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs'];
     await a.run(async () => {
       await python.remote('n1', box).confirmed();
       const shared = python.remote('n1', box);
@@ -96,7 +96,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
       await expect(rref.toHere()).rejects.toMatchObject({ code: 'owner-died' });
       await expect(python.rpcSync('n1', never)).rejects.toThrow(/worker 'gateway' has left|worker 'gateway' died/);
     });
-    await vi.waitFor(() => expect((torch[1] as TorchAgent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0));
+    await vi.waitFor(() => expect((torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0));
     expect(await torch[0]?.run(() => rpcSync('n1', py<() => string>('ends.who')))).toBe('n1');
   });
 
@@ -140,7 +140,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
       await expect(python.rpcSync('n1', never)).rejects.toMatchObject({ code: 'permission-denied' });
       await expect(rref.toHere()).rejects.toThrow(/is no gateway into a torch group any more/);
       rref.dispose();
-      await vi.waitFor(() => expect((torch[1] as TorchAgent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0));
+      await vi.waitFor(() => expect((torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0));
       // Another list, from now on.
       serveGateway(inTorch, { serve: [box], agent: gateway });
       await expect(python.rpcSync('n1', never)).rejects.toThrow(/does not serve 'ends\.never'/);
@@ -160,7 +160,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
   it('is not made of anything', async () => {
     const { gateway, inTorch } = (all = await GatewayGroup.start('unix'));
     const make = (options: unknown, torch: unknown = inTorch) =>
-      expect(() => serveGateway(torch as TorchAgent, options as never));
+      expect(() => serveGateway(torch as Agent, options as never));
     const agent = gateway;
     make({ serve, agent }, {}).toThrow(/takes the agent that createTorchAgent\(\) gives/);
     make(undefined).toThrow(/needs options: at least \{ serve/);

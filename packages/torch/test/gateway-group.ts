@@ -3,17 +3,17 @@ import { createAgent, type RpcAgent, type RpcOptions } from '@backwire/rpc';
 import { distAutograd } from '@backwire/dist-autograd';
 import { rrefs } from '@backwire/rref';
 import { expect, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { group } from './group.ts';
 
 /** The torch group has n0, which is the gateway, n1 and n2; the Backwire group has the gateway, a and b. */
 export class GatewayGroup {
-  readonly torch: readonly TorchAgent[];
+  readonly torch: readonly Agent[];
   readonly gateway: RpcAgent;
   readonly a: RpcAgent;
   readonly b: RpcAgent;
 
-  private constructor(torch: readonly TorchAgent[], agents: readonly RpcAgent[]) {
+  private constructor(torch: readonly Agent[], agents: readonly RpcAgent[]) {
     this.torch = torch;
     [this.gateway, this.a, this.b] = agents as [RpcAgent, RpcAgent, RpcAgent];
   }
@@ -38,8 +38,8 @@ export class GatewayGroup {
   }
 
   /** The worker that is its member in the torch group. */
-  get inTorch(): TorchAgent {
-    return this.torch[0] as TorchAgent;
+  get inTorch(): Agent {
+    return this.torch[0] as Agent;
   }
 
   /** Nobody holds an RRef, or waits for a call, in either group. */

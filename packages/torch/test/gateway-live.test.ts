@@ -12,10 +12,11 @@ import { rrefs, type RRef } from '@backwire/rref';
 import { add, tensor, type Tensor } from '@backwire/tensor';
 import { errorMatching, freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent, py, serveGateway, throughGateway, type PyKwargs } from '../src/index.ts';
+import type { Agent } from '../src/agent.ts';
+import { py, serveGateway, throughGateway, type PyKwargs } from '../src/index.ts';
 import type { Counter, Net } from './mixed-functions.ts';
 import { Python, torchVersion, withTorch } from './python.ts';
+import { member } from './member.ts';
 
 class CustomError extends Error {}
 registerErrorType(CustomError);
@@ -40,7 +41,7 @@ const serve = [
 const fetch = rpcFunction('live-gateway/fetch', (rref: RRef<unknown>) => rref.toHere(), { scope: true });
 
 describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () => {
-  let torch: TorchAgent;
+  let torch: Agent;
   let first: Python;
   let second: Python;
   const agents: RpcAgent[] = [];
@@ -53,7 +54,7 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () =
     [first, second] = started.map((each) => each.python) as [Python, Python];
     await started[0]?.ready;
     await started[1]?.ready;
-    torch = await createTorchAgent({
+    torch = await member({
       name: 'node',
       membership: 'dynamic',
       initMethod: init,

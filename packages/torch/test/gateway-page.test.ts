@@ -10,7 +10,7 @@ import { CHROMIUM, chromiumOptions } from '@backwire/testing';
 import { build } from 'esbuild';
 import { chromium } from 'playwright-core';
 import { expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { py, serveGateway } from '../src/index.ts';
 import type { Page } from './gateway-page.ts';
 import { group, leave } from './group.ts';
@@ -95,7 +95,7 @@ it.skipIf(CHROMIUM === undefined)(
     const torch = await group(2);
     const browser = await chromium.launch(chromiumOptions);
     try {
-      serveGateway(torch[0] as TorchAgent, {
+      serveGateway(torch[0] as Agent, {
         serve: [py('page.scale'), py('page.same'), { make: py('page.Counter'), methods: ['add'] }],
         agent: gateway,
       });
@@ -114,7 +114,7 @@ it.skipIf(CHROMIUM === undefined)(
       expect(await page('same')).toBe(true);
       expect(await page('count')).toEqual(['gateway', 41, 42]);
       expect(await page('refused')).toEqual(['permission-denied', true, 'below zero']);
-      const owned = (): unknown => (torch[1] as TorchAgent).rrefs.debugInfo()['num_owner_rrefs'];
+      const owned = (): unknown => (torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs'];
       expect(owned()).toBeGreaterThan(0);
       await page('drop');
       // What it did not let go of goes with the page itself.

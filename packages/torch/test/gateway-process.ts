@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createAgent, rpcClass, rpcFunction, rpcInfo } from '@backwire/rpc';
 import { rrefs } from '@backwire/rref';
 import { rpcName } from '@backwire/tensor';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { py, serveGateway, throughGateway } from '../src/index.ts';
 import { group } from './group.ts';
 
@@ -26,7 +26,7 @@ const isGateway = process.env['RANK'] === '1';
 const torch = isGateway ? await group(2) : [];
 const agent = await createAgent({ name: isGateway ? 'gateway' : 'member', extensions: [rrefs()], serve: [] });
 if (isGateway) {
-  serveGateway(torch[0] as TorchAgent, { serve: [never, { make: box, methods: ['value'] }], agent });
+  serveGateway(torch[0] as Agent, { serve: [never, { make: box, methods: ['value'] }], agent });
   console.log('ready');
   await new Promise(() => setInterval(() => undefined, 60_000));
 }

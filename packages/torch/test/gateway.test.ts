@@ -17,7 +17,7 @@ import { createRRef, isRRef, type RRef } from '@backwire/rref';
 import { add, memory, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { errorMatching } from '@backwire/testing';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import {
   OpaqueTensor,
   PyComplex,
@@ -282,7 +282,7 @@ describe.each(['memory', 'ws'])('over %s', (transport) => {
     await vi.waitFor(() => expect(all.a.debugInfo()).toMatchObject({ num_forks: 0, num_pending_users: 0 }));
     const [held] = kept.splice(0) as [RRef<Counter>];
     expect(await inside(() => held.rpcSync().value(), all.b)).toBe(47);
-    expect((all.torch[1] as TorchAgent).rrefs.debugInfo()).toMatchObject({ num_owner_rrefs: 1 });
+    expect((all.torch[1] as Agent).rrefs.debugInfo()).toMatchObject({ num_owner_rrefs: 1 });
     held.dispose();
     await all.isEmpty();
   });

@@ -1,15 +1,15 @@
 /** @file Static groups of our own workers in one process. */
 import { freePort } from '@backwire/testing';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
 import type { TorchOptions } from '../src/options.ts';
+import { member } from './member.ts';
 
 /** Workers n0, n1 … of one group. */
-export async function group(size: number, channels?: TorchOptions['channels']): Promise<TorchAgent[]> {
+export async function group(size: number, channels?: TorchOptions['channels']): Promise<Agent[]> {
   const port = await freePort();
   return Promise.all(
     Array.from({ length: size }, (_, rank) =>
-      createTorchAgent({
+      member({
         name: `n${rank}`,
         rank,
         worldSize: size,
@@ -23,6 +23,6 @@ export async function group(size: number, channels?: TorchOptions['channels']): 
   );
 }
 
-export function leave(agents: readonly TorchAgent[]): Promise<unknown> {
+export function leave(agents: readonly Agent[]): Promise<unknown> {
   return Promise.all(agents.map((agent) => agent.shutdown({ timeoutMs: 10_000, onLeak: 'throw' })));
 }

@@ -3,7 +3,7 @@ import type { WorkerInfo } from '@backwire/rpc';
 import { resolveSecurity, serveStore, torchClient } from '@backwire/rpc/internal';
 import { afterEach, expect, it } from 'vitest';
 import { MEMBERS, storePrefix } from '../src/group/store-text.ts';
-import { createTorchAgent } from '../src/join.ts';
+import { member } from './member.ts';
 import { GroupStore } from '../src/joining/store.ts';
 import type { TorchOptions } from '../src/options.ts';
 
@@ -24,7 +24,7 @@ async function listing(members: string, addresses: Record<string, string> = {}) 
   for (const [name, address] of Object.entries(addresses)) await store.set(`addrs/${name}`, address);
   const joining = async (more: Partial<TorchOptions> = {}) => {
     const options = { name: 'node', membership: 'dynamic', initMethod: place, trustNetwork: true, ...more } as const;
-    const agent = await createTorchAgent(options);
+    const agent = await member(options);
     cleanups.push(() => agent.shutdown({ graceful: false, timeoutMs: 2_000 }));
     return agent;
   };

@@ -3,27 +3,27 @@ import { allGather, barrier, rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote } from '@backwire/rref';
 import { ones } from '@backwire/tensor';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { group } from './group.ts';
 
 let release = (): void => undefined;
 const held = rpcFunction('lost.held', () => new Promise<null>((resolve) => (release = () => resolve(null))));
 const same = rpcFunction('lost.same', (value: unknown) => value);
 
-let agents: TorchAgent[] = [];
+let agents: Agent[] = [];
 afterEach(async () => {
   release();
   await Promise.all(agents.map((agent) => agent[Symbol.asyncDispose]().catch(() => undefined)));
 });
 
 /** What leaving fails with, without a time limit. */
-const leaving = (agent: TorchAgent): Promise<unknown> =>
+const leaving = (agent: Agent): Promise<unknown> =>
   agent.shutdown().then(
     () => 'left',
     (error: unknown) => error,
   );
 /** As a process that is killed: its connections end, and it says nothing. */
-const kill = (agent: TorchAgent): Promise<void> => agent[Symbol.asyncDispose]();
+const kill = (agent: Agent): Promise<void> => agent[Symbol.asyncDispose]();
 const broken = (name: string): object => ({
   code: 'barrier-broken',
   message: expect.stringContaining(`worker '${name}' is gone`) as string,
@@ -51,7 +51,7 @@ it('leaves when one dies that it waits for', async () => {
 
 it('leaves when one dies after all have come to leave, while it waits for its last call', async () => {
   agents = await group(3);
-  const [first, second, third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+  const [first, second, third] = agents as [Agent, Agent, Agent];
   const open = third.run(() => rpcSync('n0', held)).catch(() => undefined);
   const left = [leaving(first), leaving(second)];
   const third_ = third.shutdown({ timeoutMs: 500 }).catch(() => undefined);
@@ -65,7 +65,7 @@ it('fails a collective that begins when one of its workers is dead', async () =>
   agents = await group(3);
   await kill(agents[2]!);
   await soon(50);
-  const [first] = agents as [TorchAgent];
+  const [first] = agents as [Agent];
   await expect(first.run(() => barrier())).rejects.toMatchObject(broken('n2'));
 });
 
@@ -77,7 +77,7 @@ describe('a worker that has no connection to the one that died', () => {
     'is told so: %s',
     async (_, after) => {
       agents = await group(4);
-      const [, second, third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+      const [, second, third] = agents as [Agent, Agent, Agent];
       if (after === 0) await kill(agents[3]!);
       const waits = [second, third].map((agent) => agent.run(() => barrier()).catch((error: unknown) => error));
       await soon(after);
@@ -98,7 +98,7 @@ describe('a worker that has no connection to the one that died', () => {
 
 it('takes a worker for alive whose connection ended, and that answers', async () => {
   agents = await group(2);
-  const [first, second] = agents as [TorchAgent, TorchAgent];
+  const [first, second] = agents as [Agent, Agent];
   await first.run(() => rpcSync('n1', same, [ones([1])]));
   await first.members.find('n1').close();
   await Promise.all([first, second].map((agent) => agent.run(() => barrier())));
@@ -107,7 +107,7 @@ it('takes a worker for alive whose connection ended, and that answers', async ()
 
 it('keeps nothing for a call with RRefs that was never sent', async () => {
   agents = await group(3);
-  const [first, second, third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+  const [first, second, third] = agents as [Agent, Agent, Agent];
   const own = first.run(() => createRRef(1));
   const held = first.run(() => remote('n1', same, [2]));
   expect(await held.toHere()).toBe(2);
@@ -125,7 +125,7 @@ it('keeps nothing for a call with RRefs that was never sent', async () => {
 
 it('says of one who collects and dies before it has heard of anybody that it is gone', async () => {
   agents = await group(2);
-  const [first, second] = agents as [TorchAgent, TorchAgent];
+  const [first, second] = agents as [Agent, Agent];
   await second.run(() => rpcSync('n0', same, [1]));
   const left = leaving(second);
   await kill(first);
@@ -140,7 +140,7 @@ function cut(peer: object): void {
 
 it('tells of a dead worker once, however often it is called', async () => {
   agents = await group(3);
-  const [first, , third] = agents as [TorchAgent, TorchAgent, TorchAgent];
+  const [first, , third] = agents as [Agent, Agent, Agent];
   const down: string[] = [];
   first.on('peer-down', ({ name }) => down.push(name));
   await first.run(() => rpcSync('n2', same, [1]));
@@ -153,7 +153,7 @@ it('tells of a dead worker once, however often it is called', async () => {
 
 it('tells of a worker again that has answered since', async () => {
   agents = await group(2);
-  const [first] = agents as [TorchAgent];
+  const [first] = agents as [Agent];
   const down: string[] = [];
   first.on('peer-down', ({ name }) => down.push(name));
   for (let times = 1; times <= 3; times++) {
@@ -165,7 +165,7 @@ it('tells of a worker again that has answered since', async () => {
 
 it('tells of a dead worker that only a barrier has found', async () => {
   agents = await group(4);
-  const [, second, , fourth] = agents as [TorchAgent, TorchAgent, TorchAgent, TorchAgent];
+  const [, second, , fourth] = agents as [Agent, Agent, Agent, Agent];
   const down: string[] = [];
   second.on('peer-down', ({ name }) => down.push(name));
   await kill(fourth);

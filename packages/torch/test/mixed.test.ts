@@ -5,8 +5,8 @@ import { createRRef, remote, type RRef } from '@backwire/rref';
 import { add, matmul, mul, optim, tensor, zeros, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
+import { member } from './member.ts';
 import { py } from '../src/py.ts';
 import { Describer } from './describe.ts';
 import { STUBS, type Counter, type Net } from './mixed-functions.ts';
@@ -27,7 +27,7 @@ const INEXACT: ReadonlySet<string> = new Set([
 describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
   `${withTorch}, node of rank %i in a static group`,
   (rank) => {
-    let node: TorchAgent;
+    let node: Agent;
     const pythons: Python[] = [];
     const names = [0, 1, 2].map((each) => (each === rank ? 'node' : `py${each}`));
     const others = names.filter((name) => name !== 'node');
@@ -40,7 +40,7 @@ describe.skipIf(torchVersion === undefined).each([0, 1, 2])(
         Python.start({ name, rank: names.indexOf(name), size: SIZE, init, stubs: STUBS }),
       );
       pythons.push(...started.map((each) => each.python));
-      const joining = createTorchAgent({ name: 'node', rank, worldSize: SIZE, initMethod: init, trustNetwork: true });
+      const joining = member({ name: 'node', rank, worldSize: SIZE, initMethod: init, trustNetwork: true });
       [node] = await Promise.all([joining, ...started.map(({ ready }) => ready)]);
     }, 120_000);
 

@@ -6,7 +6,7 @@ import { Parameter, add, nn, rpcName, tensor, type Tensor } from '@backwire/tens
 import { runWith } from '@backwire/tensor/internal';
 import { encodeValue } from '@backwire/wire';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { tensorMethod } from '../src/operators/method.ts';
 import { callOperator } from '../src/operators/call.ts';
 import { overloadFor } from '../src/operators/choose.ts';
@@ -29,11 +29,11 @@ class Offered {
 const twice = rpcFunction('modules.twice', (x: Tensor) => add(x, x));
 const onwards = rpcFunction('modules.onwards', (to: string, x: Tensor) => rpcSync(to, twice, [x]));
 
-let agents: TorchAgent[];
-let me: TorchAgent;
+let agents: Agent[];
+let me: Agent;
 beforeAll(async () => {
   agents = await group(3);
-  me = agents[0] as TorchAgent;
+  me = agents[0] as Agent;
 }, 60_000);
 afterAll(() => leave(agents));
 
@@ -188,7 +188,7 @@ it.each([[5], [null], ['text'], [{}]])('offers no %j: it is no function and no c
 });
 
 it('calls methods of a class that was offered through an RRef, and no others', async () => {
-  const taken = (agents[1] as TorchAgent).offer('modules.Offered', Offered, ['add']);
+  const taken = (agents[1] as Agent).offer('modules.Offered', Offered, ['add']);
   await me.run(async () => {
     const counter = remote('n1', py<Offered & { reset(): void }>('modules.Offered'));
     expect(await counter.rpcSync().add(4)).toBe(5);

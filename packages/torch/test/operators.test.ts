@@ -4,7 +4,7 @@ import { remoteFunction, rpcSync, type AnyFn } from '@backwire/rpc';
 import { Tensor, tensor, type DType } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { py } from '../src/py.ts';
 import { callOperator } from '../src/operators/call.ts';
@@ -16,7 +16,7 @@ const whole = (values: unknown, dtype: DType = 'int64'): Tensor => tensor(values
 const shown = (value: unknown): unknown => (value instanceof Tensor ? [value.dtype, value.toArray()] : value);
 
 describe('operators that another worker calls', () => {
-  let agents: TorchAgent[];
+  let agents: Agent[];
   beforeAll(async () => {
     agents = await group(2);
   }, 60_000);

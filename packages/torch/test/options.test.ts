@@ -2,19 +2,17 @@
 import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { freePort } from '@backwire/testing';
 import { expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
+import { member } from './member.ts';
 import type { TorchOptions } from '../src/options.ts';
 import { leave } from './group.ts';
 
 const same = rpcFunction('options.same', (value: unknown) => value);
 
-async function joined(size: number, more: Partial<TorchOptions>): Promise<TorchAgent[]> {
+async function joined(size: number, more: Partial<TorchOptions>): Promise<Agent[]> {
   const initMethod = `tcp://127.0.0.1:${await freePort()}`;
   const common = { worldSize: size, initMethod, trustNetwork: true, initTimeoutMs: 20_000, generation: 0, ...more };
-  return Promise.all(
-    Array.from({ length: size }, (_, rank) => createTorchAgent({ name: `n${rank}`, rank, ...common })),
-  );
+  return Promise.all(Array.from({ length: size }, (_, rank) => member({ name: `n${rank}`, rank, ...common })));
 }
 
 it('listens where it is told, and tells the others another address where it is given one', async () => {
@@ -41,7 +39,7 @@ it('refuses options that are not what they are to be', async () => {
 
 it('goes on after a shutdown or an eviction with options that it does not have', async () => {
   const agents = await joined(1, {});
-  const [agent] = agents as [TorchAgent];
+  const [agent] = agents as [Agent];
   for (const [options, what] of [
     [{ timeoutMs: Number.NaN }, /must be non-negative/],
     [{ timeoutMs: -1 }, /must be non-negative/],

@@ -4,7 +4,7 @@ import { createRRef, remote, type RRef } from '@backwire/rref';
 import { add, ones, rpcName } from '@backwire/tensor';
 import { Random, freePort } from '@backwire/testing';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { group, leave } from './group.ts';
 
@@ -18,11 +18,11 @@ class Counter {
 rpcClass(Counter, { methods: ['add'] });
 const same = rpcFunction('failures.same', (value: unknown) => value);
 
-let agents: TorchAgent[];
-let me: TorchAgent;
+let agents: Agent[];
+let me: Agent;
 beforeAll(async () => {
   agents = await group(2);
-  me = agents[0] as TorchAgent;
+  me = agents[0] as Agent;
 }, 60_000);
 // A fork that nobody was told of, and a call that nobody answers, keep a group from its end.
 afterAll(() => leave(agents), 30_000);
@@ -79,7 +79,7 @@ it('says whose message is beyond which limit, and whether the function ran', asy
         limits: rank === 0 ? small : {},
       }),
     ),
-  )) as [TorchAgent, TorchAgent];
+  )) as [Agent, Agent];
   const peer = other.self;
   const unsent = { code: 'resource-exhausted', executed: 'no', peer };
   const there = <T>(fn: () => T): T => limited.run(fn);
@@ -159,7 +159,7 @@ it('leaves nothing of a creation that is not sent, whatever RRefs it was given',
 });
 
 it('gives an RRef that fails where the worker has left, and throws where there never was one', async () => {
-  const [stays, leaves] = (await group(2)) as [TorchAgent, TorchAgent];
+  const [stays, leaves] = (await group(2)) as [Agent, Agent];
   const { self } = leaves;
   const there = <T>(fn: () => T): T => stays.run(fn);
   expect(() => there(() => remote('n7', same, [1]))).toThrow(/no worker 'n7'/);

@@ -4,8 +4,8 @@ import { rpcClass, rpcFunction, rpcSync, type AnyFn } from '@backwire/rpc';
 import { Parameter, nn, ones, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
+import { member } from './member.ts';
 import { py } from '../src/py.ts';
 import { Describer } from './describe.ts';
 import { Python, withTorch, torchVersion } from './python.ts';
@@ -46,7 +46,7 @@ for (const [name, fn] of Object.entries(functions))
   rpcFunction(`remotes.${name}`, (...args: never[]): unknown => fn(...args));
 
 describe.skipIf(torchVersion === undefined)(`${withTorch}, and modules`, () => {
-  let node: TorchAgent;
+  let node: Agent;
   let first: Python;
   const pythons: Python[] = [];
 
@@ -57,7 +57,7 @@ describe.skipIf(torchVersion === undefined)(`${withTorch}, and modules`, () => {
     pythons.push(...started.map(({ python }) => python));
     first = pythons[0] as Python;
     const options = { name: 'node', rank: 1, worldSize: 3, initMethod: init, trustNetwork: true };
-    [node] = await Promise.all([createTorchAgent(options), ...started.map(({ ready }) => ready)]);
+    [node] = await Promise.all([member(options), ...started.map(({ ready }) => ready)]);
     for (const python of pythons) await python.run('import nets; from torch.distributed.nn import RemoteModule');
   }, 120_000);
 

@@ -4,7 +4,7 @@ import { createRRef, isRRef, remote, rrefs, type RRef } from '@backwire/rref';
 import { add, nn, ones, rpcName, scope, tensor, type Tensor } from '@backwire/tensor';
 import { Random } from '@backwire/testing';
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { py } from '../src/py.ts';
 import { saveTorchFile } from '../src/file/save.ts';
 import { group, leave } from './group.ts';
@@ -36,11 +36,11 @@ const slow = rpcFunction('rrefs.slow', async (value: number) => {
   return value;
 });
 
-let agents: TorchAgent[];
-let me: TorchAgent;
+let agents: Agent[];
+let me: Agent;
 beforeAll(async () => {
   agents = await group(3);
-  me = agents[0] as TorchAgent;
+  me = agents[0] as Agent;
 }, 60_000);
 afterAll(() => leave(agents));
 
@@ -67,7 +67,7 @@ const inside = <T>(fn: () => T): T => me.run(fn);
 it('hears others let go while it waits for that', async () => {
   const rref = inside(() => remote('n1', slow, [7]));
   await rref.confirmed();
-  const owner = agents[1] as TorchAgent;
+  const owner = agents[1] as Agent;
   let released = false;
   setTimeout(() => {
     released = true;

@@ -3,20 +3,20 @@ import { tensor } from '@backwire/tensor';
 import { remote, type RRef } from '@backwire/rref';
 import { freePort } from '@backwire/testing';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
+import { member } from './member.ts';
 import { py } from '../src/py.ts';
 import { Python, torchVersion, withTorch } from './python.ts';
 
 describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () => {
-  let node: TorchAgent;
+  let node: Agent;
   let python: Python;
   beforeEach(async () => {
     const init = `tcp://127.0.0.1:${await freePort()}`;
     const started = Python.start({ name: 'py', rank: 0, size: 2, init, timeout: 10 });
     python = started.python;
     const options = { name: 'node', rank: 1, worldSize: 2, initMethod: init, trustNetwork: true, generation: 0 };
-    [node] = await Promise.all([createTorchAgent(options), started.ready]);
+    [node] = await Promise.all([member(options), started.ready]);
   }, 60_000);
   // torch waits at its end until nobody holds its values: a fork that it refused must not be one.
   afterEach(async () => {

@@ -4,7 +4,7 @@ import { remote, type RRef } from '@backwire/rref';
 import { add, mul, sub, tensor, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
+import type { Agent } from '../src/agent.ts';
 import { createTorchAgent } from '../src/join.ts';
 import { py } from '../src/py.ts';
 import type { PyInstance } from '../src/values/objects.ts';
@@ -54,11 +54,11 @@ const averagesOf = rpcFunction('profiles.averages', async (rref: RRef<Profile>) 
 const twice = rpcFunction('profiles.twice', (x: Tensor) => add(x, x));
 const onwards = rpcFunction('profiles.onwards', (to: string, x: Tensor) => rpcSync(to, twice, [x]));
 
-let agents: TorchAgent[];
-let me: TorchAgent;
+let agents: Agent[];
+let me: Agent;
 beforeAll(async () => {
   agents = await group(3);
-  me = agents[0] as TorchAgent;
+  me = agents[0] as Agent;
 }, 60_000);
 afterAll(() => leave(agents));
 

@@ -2,8 +2,8 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { resolveSecurity, serveStore } from '@backwire/rpc/internal';
 import { afterEach, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
+import { member } from './member.ts';
 import type { TorchOptions } from '../src/options.ts';
 
 const cleanups: (() => unknown)[] = [];
@@ -35,9 +35,9 @@ async function store(): Promise<{ readonly port: number; silence(): void }> {
   return { port: (network.address() as AddressInfo).port, silence };
 }
 
-async function join(port: number, name: string, more: Partial<TorchOptions>): Promise<TorchAgent> {
+async function join(port: number, name: string, more: Partial<TorchOptions>): Promise<Agent> {
   const initMethod = `tcp://127.0.0.1:${port}`;
-  const agent = await createTorchAgent({ name, initMethod, trustNetwork: true, initTimeoutMs: 10_000, ...more });
+  const agent = await member({ name, initMethod, trustNetwork: true, initTimeoutMs: 10_000, ...more });
   cleanups.push(() => agent[Symbol.asyncDispose]().catch(() => undefined));
   return agent;
 }

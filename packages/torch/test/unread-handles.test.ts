@@ -4,13 +4,13 @@ import { createRRef, remote, type RRef } from '@backwire/rref';
 import { tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { TorchAgent } from '../src/agent.ts';
-import { createTorchAgent } from '../src/join.ts';
+import type { Agent } from '../src/agent.ts';
+import { member } from './member.ts';
 import { py } from '../src/py.ts';
 import { group, leave } from './group.ts';
 import { Python, torchVersion, withTorch } from './python.ts';
 
-const counts = (agent: TorchAgent): Record<string, unknown> => agent.rrefs.debugInfo();
+const counts = (agent: Agent): Record<string, unknown> => agent.rrefs.debugInfo();
 const nothing = { num_owner_rrefs: 0, num_forks: 0, num_pending_users: 0, num_pending_children: 0 };
 
 describe('between workers of this kind', () => {
@@ -20,13 +20,13 @@ describe('between workers of this kind', () => {
     return values;
   });
   const same = rpcFunction('unread.same', (value: unknown) => value);
-  let agents: TorchAgent[];
+  let agents: Agent[];
   beforeEach(async () => {
     agents = await group(3);
   });
 
   it('lets go of those in an answer that comes after its call was given up', async () => {
-    const [first, second] = agents as [TorchAgent, TorchAgent];
+    const [first, second] = agents as [Agent, Agent];
     let made = false;
     second.offer('unread.own', async () => {
       await new Promise<void>((resolve) => (release = resolve));
@@ -43,7 +43,7 @@ describe('between workers of this kind', () => {
   });
 
   it('lets go of those behind an object of a class that is not offered', async () => {
-    const [first, second] = agents as [TorchAgent, TorchAgent];
+    const [first, second] = agents as [Agent, Agent];
     class Thing {
       readonly of = 1;
     }
@@ -58,7 +58,7 @@ describe('between workers of this kind', () => {
   });
 
   it('keeps nothing for a member that is gone from the group', async () => {
-    const [first] = agents as [TorchAgent];
+    const [first] = agents as [Agent];
     const own = first.run(() => createRRef(1));
     const held: RRef<unknown> = first.run(() => remote('n1', same, [2]));
     await held.confirmed();
@@ -77,14 +77,14 @@ describe('between workers of this kind', () => {
 });
 
 describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 120_000 }, () => {
-  let node: TorchAgent;
+  let node: Agent;
   let pythons: Python[] = [];
   beforeEach(async () => {
     const init = `tcp://127.0.0.1:${await freePort()}`;
     const started = [0, 1].map((rank) => Python.start({ name: `py${rank}`, rank, size: 3, init, timeout: 20 }));
     pythons = started.map(({ python }) => python);
     const options = { name: 'node', rank: 2, worldSize: 3, initMethod: init, trustNetwork: true, generation: 0 };
-    [node] = await Promise.all([createTorchAgent(options), ...started.map(({ ready }) => ready)]);
+    [node] = await Promise.all([member(options), ...started.map(({ ready }) => ready)]);
   }, 120_000);
   afterEach(async () => {
     await Promise.all(pythons.map((python) => python.kill()));

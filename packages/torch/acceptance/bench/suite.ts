@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { tensor, zeros, type Tensor } from '@backwire/tensor';
 import { freePort } from '@backwire/testing';
-import type { TorchAgent } from '../../src/agent.ts';
-import { createTorchAgent } from '../../src/join.ts';
+import type { Agent } from '../../src/agent.ts';
+import { member } from '../../test/member.ts';
 import { py } from '../../src/py.ts';
 import { Python } from '../../test/python.ts';
 import type { Report } from '../report.ts';
@@ -68,7 +68,7 @@ export async function bench(only: string, report: Report): Promise<void> {
     const place = { name: 'node', rank: 2, worldSize: 4, initMethod: init, initTimeoutMs: 60_000 };
     const ready = Promise.all(pythons.map((python) => python.ready));
     // Why a worker of Python ended says more than that it did.
-    const joins = createTorchAgent({ ...place, trustNetwork: true }).catch(async (error: unknown) => {
+    const joins = member({ ...place, trustNetwork: true }).catch(async (error: unknown) => {
       await ready;
       throw error;
     });
@@ -84,7 +84,7 @@ export async function bench(only: string, report: Report): Promise<void> {
 }
 
 /** Measures all rows in turns with the same from `py0` to the other worker of Python. */
-async function compare(node: TorchAgent, py0: Python, only: string, report: Report): Promise<void> {
+async function compare(node: Agent, py0: Python, only: string, report: Report): Promise<void> {
   await py0.run(PROGRAM);
   const [small, large] = [tensor([1, 2, 3, 4]), zeros([LARGE])];
   const inPython = async (times: number, to: string, name: string, n: number): Promise<number> =>

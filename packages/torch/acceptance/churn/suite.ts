@@ -6,7 +6,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { rpcFunction, rpcInfo, rpcSync } from '@backwire/rpc';
 import { freePort } from '@backwire/testing';
-import { createTorchAgent, py, type TorchAgent } from '../../src/index.ts';
+import type { Agent } from '../../src/agent.ts';
+import { py } from '../../src/index.ts';
+import { member } from '../../test/member.ts';
 import { Python } from '../../test/python.ts';
 import type { Report } from '../report.ts';
 import { explain, fates, type Call, type Fates, type Life } from './lives.ts';
@@ -91,11 +93,11 @@ export async function churn(record: boolean, report: Report): Promise<void> {
   }
 }
 
-function join(name: string, initMethod: string): Promise<TorchAgent> {
+function join(name: string, initMethod: string): Promise<Agent> {
   const options = { name, membership: 'dynamic', initMethod, trustNetwork: true, initTimeoutMs: CHANGE_MS } as const;
   // What it warns of is what is done here: connections to the dead.
   const quiet = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: console.error };
-  return createTorchAgent({ ...options, logger: quiet });
+  return member({ ...options, logger: quiet });
 }
 
 /** Workers of this process join, call, and leave; the longest joining, in milliseconds. */
@@ -119,7 +121,7 @@ async function comeAndGo(init: string, lives: Life[]): Promise<number> {
 }
 
 /** Processes that join and are killed, every second one before it has joined; how many those were. */
-async function die(anchor: TorchAgent, init: string, lives: Life[]): Promise<number> {
+async function die(anchor: Agent, init: string, lives: Life[]): Promise<number> {
   let early = 0;
   for (let i = 0; i < KILLS; i++) {
     const name = `k${i}`;
@@ -173,7 +175,7 @@ function check({ answered, unexplained }: Fates, slowest: number, lives: readonl
 }
 
 /** Nobody is in the group but those who began it, and nothing is open. */
-async function empty(anchor: TorchAgent, pythons: readonly Python[]): Promise<void> {
+async function empty(anchor: Agent, pythons: readonly Python[]): Promise<void> {
   assert.deepEqual(anchor.members.names(), ['anchor', 'py0', 'py1']);
   for (const [name, value] of Object.entries(anchor.debugInfo()))
     if (/active_calls|num_(pending|forks|owner|autograd)/.test(name)) assert.equal(value, 0, name);

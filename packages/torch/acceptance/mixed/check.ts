@@ -4,7 +4,8 @@ import type { RRef } from '@backwire/rref';
 import { rpcAsync, rpcSync } from '@backwire/rpc';
 import { remote } from '@backwire/rref';
 import { freePort } from '@backwire/testing';
-import { createTorchAgent, type TorchAgent } from '../../src/index.ts';
+import type { Agent } from '../../src/agent.ts';
+import { member } from '../../test/member.ts';
 import { Describer } from '../../test/describe.ts';
 import { STUBS } from '../../test/mixed-functions.ts';
 import { Python } from '../../test/python.ts';
@@ -21,7 +22,7 @@ export interface Check {
 export const describeOf = (value: unknown): string => new Describer().value(value);
 
 export class Mixed {
-  readonly node: TorchAgent;
+  readonly node: Agent;
   /** The names of the two workers of torch. */
   readonly first: string;
   readonly second: string;
@@ -30,12 +31,7 @@ export class Mixed {
   private readonly pythons: ReadonlyMap<string, Python>;
   private readonly inits: { readonly dynamic: boolean };
 
-  private constructor(
-    node: TorchAgent,
-    pythons: ReadonlyMap<string, Python>,
-    names: readonly string[],
-    dynamic: boolean,
-  ) {
+  private constructor(node: Agent, pythons: ReadonlyMap<string, Python>, names: readonly string[], dynamic: boolean) {
     this.node = node;
     this.pythons = pythons;
     this.names = names;
@@ -51,7 +47,7 @@ export class Mixed {
     const started = others.map((name) =>
       Python.start({ name, rank: names.indexOf(name), size: SIZE, init, stubs: STUBS }),
     );
-    const joining = createTorchAgent({
+    const joining = member({
       name: 'node',
       rank,
       worldSize: SIZE,
@@ -69,7 +65,7 @@ export class Mixed {
     const others = ['py0', 'py1'];
     const started = others.map((name, rank) => Python.start({ name, rank, init, stubs: STUBS }));
     await Promise.all(started.map(({ ready }) => ready));
-    const node = await createTorchAgent({ name: 'node', membership: 'dynamic', initMethod: init, trustNetwork: true });
+    const node = await member({ name: 'node', membership: 'dynamic', initMethod: init, trustNetwork: true });
     return new Mixed(node, new Map(others.map((name, i) => [name, started[i]!.python])), [...others, 'node'], true);
   }
 

@@ -1,5 +1,7 @@
 /** @file The rank of an upstream test that is played here: what its body has at hand. */
-import { createTorchAgent, type TorchAgent, type TorchOptions } from '../../src/index.ts';
+import type { Agent } from '../../src/agent.ts';
+import type { TorchOptions } from '../../src/index.ts';
+import { member } from '../../test/member.ts';
 import { GroupStore } from '../../src/joining/store.ts';
 import { MeshShell } from '../../src/joining/mesh.ts';
 import { resolveSecurity, serveStore, tcpTransport, torchClient } from '@backwire/rpc/internal';
@@ -28,7 +30,7 @@ export class Rank {
   readonly size: number;
   private readonly places: Places;
   private readonly ends: (() => Promise<unknown>)[] = [];
-  private joined: TorchAgent | undefined;
+  private joined: Agent | undefined;
   private times = 0;
   private opened: Promise<MeshShell> | undefined;
 
@@ -40,14 +42,14 @@ export class Rank {
   }
 
   /** The agent of the test. */
-  get agent(): TorchAgent {
+  get agent(): Agent {
     if (this.joined === undefined) throw new Error('this rank has not joined');
     return this.joined;
   }
 
   /** As `init_rpc`: joins the static group of all ranks. */
-  async init(options: Partial<TorchOptions> = {}): Promise<TorchAgent> {
-    this.joined = await createTorchAgent({
+  async init(options: Partial<TorchOptions> = {}): Promise<Agent> {
+    this.joined = await member({
       name: workerName(this.rank),
       rank: this.rank,
       worldSize: this.size,
@@ -63,7 +65,7 @@ export class Rank {
   }
 
   /** As `init_rpc` without a world size, under the rank of the test. */
-  initDynamic(): Promise<TorchAgent> {
+  initDynamic(): Promise<Agent> {
     return this.init({ worldSize: undefined, membership: 'dynamic' });
   }
 

@@ -13,8 +13,9 @@ import { remote, type RRef } from '@backwire/rref';
 import { elsewhere, makesStandIns, rrefsToSend, standInOf, type StandIn } from '@backwire/rref/internal';
 import type { Named } from '@backwire/tensor';
 import { adoptIntoScope, tensorsIn } from '@backwire/tensor/internal';
-import { TorchAgent } from '../agent.ts';
+import { Agent } from '../agent.ts';
 import { type TorchRRef } from '../rrefs/handle.ts';
+import type { TorchAgent } from '../torch-agent.ts';
 import { AllowList, type Allowed, type GatewayObjects } from './allow-list.ts';
 import { outgoing } from './errors.ts';
 import { CALL, REMOTE } from './names.ts';
@@ -42,13 +43,13 @@ type Limits = Pick<CallOptions, 'timeoutMs' | 'signal'>;
 
 /** One torch group behind one agent. */
 class GatewayServer implements ObjectHost {
-  private readonly torch: TorchAgent;
+  private readonly torch: Agent;
   private readonly agent: RpcAgent;
   private readonly allow: AllowList;
   private readonly toSend: (value: StandIn) => RRef<unknown>;
   private closed = false;
 
-  constructor(torch: TorchAgent, agent: RpcAgent, allow: AllowList) {
+  constructor(torch: Agent, agent: RpcAgent, allow: AllowList) {
     this.torch = torch;
     this.agent = agent;
     this.allow = allow;
@@ -261,13 +262,13 @@ const remoteThrough = makesStandIns((to: unknown, name: unknown, args: unknown):
  * ```
  */
 export function serveGateway(torch: TorchAgent, options: GatewayOptions): () => void {
-  if (!(torch instanceof TorchAgent))
+  if (!(torch instanceof Agent))
     throw new TypeError('serveGateway(torch, options) takes the agent that createTorchAgent() gives');
   if (typeof options !== 'object' || options === null)
     throw new TypeError("serveGateway(torch, options) needs options: at least { serve: [py('model.predict')] }");
   refuseUnknown(options, OPTIONS, 'serveGateway()');
   const agent = options.agent ?? currentAgent();
-  if (agent instanceof TorchAgent) {
+  if (agent instanceof Agent) {
     const text = `the agent of a gateway is a member of a Backwire group, '${agent.name}' is one of a torch group: start one with initRpc(), or give it as \`agent\``;
     throw new RpcError('failed-precondition', text);
   }

@@ -1,7 +1,7 @@
 /** @file A group whose workers come and go: joining, leaving, and putting out those that are dead. One changes it at a time, by a token. */
 import { RpcError, WorkerInfo, rpcInfo } from '@backwire/rpc';
 import { WireError } from '@backwire/wire/internal';
-import type { Leaving, TorchAgent } from '../agent.ts';
+import type { Agent, Leaving } from '../agent.ts';
 import {
   IS_STATIC,
   MEMBERS,
@@ -51,7 +51,7 @@ export class DynamicGroup implements Leaving {
   }
 
   /** Joins, with the agent's door open already. Members that cannot be reached stay members: `evict` puts them out. */
-  async join(agent: TorchAgent, address: string, evict: readonly string[], left: Left): Promise<void> {
+  async join(agent: Agent, address: string, evict: readonly string[], left: Left): Promise<void> {
     for (const name of evict) await this.freeToken(name);
     await this.changing(agent.name, 'join', left, async () => {
       const kind = await this.store.compareAndSet(IS_STATIC, '', 'false');
@@ -86,7 +86,7 @@ export class DynamicGroup implements Leaving {
   }
 
   /** Joining failed when others may have heard of this worker: it is no member, and they are told so. */
-  private async takeBack(agent: TorchAgent, before: readonly ListedMember[]): Promise<void> {
+  private async takeBack(agent: Agent, before: readonly ListedMember[]): Promise<void> {
     try {
       await this.store.set(MEMBERS, writeMembers(before));
       await this.tell(agent, agent.self, () => TAKE_BACK_MS);
@@ -99,7 +99,7 @@ export class DynamicGroup implements Leaving {
    * A member is known from now on.
    * @throws RpcError 'deadline-exceeded' for one that has not said where it listens within the time, or within 10 s where there is more.
    */
-  async admit(agent: TorchAgent, { name, id }: ListedMember, left: Left): Promise<void> {
+  async admit(agent: Agent, { name, id }: ListedMember, left: Left): Promise<void> {
     const key = addressKey(name);
     const waitMs = Math.min(MEMBER_MS, left() || MEMBER_MS);
     const text = await this.store.awaitText(key, waitMs, `the address of worker '${name}'`).catch((error: unknown) => {
@@ -119,13 +119,13 @@ export class DynamicGroup implements Leaving {
    * Puts workers that are dead out of the group, in their place: the others forget them, and the token is free should one have held it.
    * @throws RpcError 'not-found' for one that is no member and held nothing.
    */
-  evict(agent: TorchAgent, names: readonly string[], timeoutMs: number): Promise<void> {
+  evict(agent: Agent, names: readonly string[], timeoutMs: number): Promise<void> {
     const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
     return whileStoreAnswers(this.putOut(agent, names, left), timeoutMs);
   }
 
-  private async putOut(agent: TorchAgent, names: readonly string[], left: Left): Promise<void> {
+  private async putOut(agent: Agent, names: readonly string[], left: Left): Promise<void> {
     const held = new Set<string>();
     for (const name of names) if (await this.freeToken(name)) held.add(name);
     await this.changing(agent.name, 'leave', left, async () => {
@@ -139,7 +139,7 @@ export class DynamicGroup implements Leaving {
     });
   }
 
-  async leave(agent: TorchAgent, { graceful, timeoutMs }: { graceful: boolean; timeoutMs: number }): Promise<void> {
+  async leave(agent: Agent, { graceful, timeoutMs }: { graceful: boolean; timeoutMs: number }): Promise<void> {
     const end = performance.now() + (timeoutMs === 0 ? LEAVE_MS : timeoutMs);
     const left: Left = () => Math.max(1, Math.ceil(end - performance.now()));
     if (graceful) {
@@ -177,7 +177,7 @@ export class DynamicGroup implements Leaving {
   }
 
   /** Asks a member for what torch asks, and makes itself known to it. */
-  private async greet(agent: TorchAgent, name: string, left: Left): Promise<void> {
+  private async greet(agent: Agent, name: string, left: Left): Promise<void> {
     const limits = { timeoutMs: Math.min(MEMBER_MS, left() || MEMBER_MS) };
     try {
       await agent.callPython(name, DEVICES, [], limits);
@@ -189,7 +189,7 @@ export class DynamicGroup implements Leaving {
   }
 
   /** Tells all others that a worker left. Those that cannot be reached hear nothing. */
-  private async tell(agent: TorchAgent, who: WorkerInfo, left: Left): Promise<void> {
+  private async tell(agent: Agent, who: WorkerInfo, left: Left): Promise<void> {
     const limits = { timeoutMs: Math.min(MEMBER_MS, left() || MEMBER_MS) };
     await Promise.all(
       agent.members.others().map(async ({ worker }) => {
@@ -242,7 +242,7 @@ function isUnreachable(error: unknown): boolean {
 }
 
 /** Answers the changes that others make. */
-export function followChanges(agent: TorchAgent, group: DynamicGroup): void {
+export function followChanges(agent: Agent, group: DynamicGroup): void {
   agent.offered.answer(UPDATE, async ([worker, , , joins]) => {
     if (!(worker instanceof WorkerInfo) || typeof joins !== 'boolean')
       throw new TypeError('a malformed change of the group');

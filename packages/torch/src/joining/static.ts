@@ -1,7 +1,7 @@
 /** @file Joining a group of a fixed size, as torch's own workers do: a mesh, names, addresses, a first gathering. */
 import { RpcError, WorkerInfo } from '@backwire/rpc';
 import { MAX_TIMER_MS } from '@backwire/rpc/internal';
-import type { TorchAgent, Leaving } from '../agent.ts';
+import type { Agent, Leaving } from '../agent.ts';
 import { IS_STATIC, addressKey, nameKey, readAddress, writeAddress } from '../group/store-text.ts';
 import { NO_NAMES, readPython } from '../pickle/python-reader.ts';
 import { writePython } from '../pickle/python-writer.ts';
@@ -31,7 +31,7 @@ export async function exchangeNames(mesh: MeshShell, name: string, left: Left): 
 /** Publishes this worker and finds the others. Their addresses are added to the agent's members. */
 export async function register(
   store: GroupStore,
-  agent: TorchAgent,
+  agent: Agent,
   names: readonly string[],
   address: string,
   left: Left,
@@ -86,7 +86,7 @@ export class StaticLeaving implements Leaving {
     this.release = release;
   }
 
-  async leave(agent: TorchAgent, { graceful, timeoutMs }: { graceful: boolean; timeoutMs: number }): Promise<void> {
+  async leave(agent: Agent, { graceful, timeoutMs }: { graceful: boolean; timeoutMs: number }): Promise<void> {
     if (!graceful) return;
     const end = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
     const left: Left = () => (end === Infinity ? 0 : Math.max(1, Math.ceil(end - performance.now())));
@@ -102,7 +102,7 @@ export class StaticLeaving implements Leaving {
   }
 
   /** Calls may make calls: only when nobody has any is it over. */
-  private async rounds(agent: TorchAgent, left: Left): Promise<void> {
+  private async rounds(agent: Agent, left: Left): Promise<void> {
     do {
       await within(agent.caller.whenIdle(), left(), () => `${agent.caller.active} calls of this worker are open`);
       await this.barrier.sum(0, left());

@@ -3,7 +3,8 @@ import { currentAgent, rpcAsync, rpcClass, rpcFunction } from '@backwire/rpc';
 import type { RRef } from '@backwire/rref';
 import { add, rpcName, type Tensor } from '@backwire/tensor';
 import { readingFrom } from '../../../src/calls/values.ts';
-import { PyTuple, type TorchAgent } from '../../../src/index.ts';
+import type { Agent } from '../../../src/agent.ts';
+import { PyTuple } from '../../../src/index.ts';
 import { setState, type Stateful } from '../../../src/values/name.ts';
 import type { PythonUdf } from '../../../src/values/objects.ts';
 import { Slot } from '../state.ts';
@@ -97,7 +98,7 @@ class MyPickleClass implements Stateful {
 
   [setState](state: unknown): void {
     const [pickled, tensors] = state as [Uint8Array, Tensor[]];
-    const agent = currentAgent() as unknown as TorchAgent;
+    const agent = currentAgent() as unknown as Agent;
     const { args } = agent.values.read(pickled, tensors, readingFrom(agent.self)) as PythonUdf;
     this.t = add(args[0] as Tensor, args[1] as Tensor);
   }

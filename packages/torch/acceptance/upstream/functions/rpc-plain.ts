@@ -2,7 +2,7 @@
 import { add, mul, ones, relu, sigmoid, tensor, type Tensor } from '@backwire/tensor';
 import { ambient } from '@backwire/tensor/internal';
 import { currentAgent } from '@backwire/rpc';
-import type { TorchAgent } from '../../../src/index.ts';
+import type { Agent } from '../../../src/agent.ts';
 import { PyName } from '../../../src/index.ts';
 import { PyException } from '../../../src/values/objects.ts';
 import { state } from '../state.ts';
@@ -154,7 +154,7 @@ offer('builtins', { min: (...numbers: number[]) => Math.min(...numbers) });
 /** Counts as torch gives them: texts. */
 function counts(): Map<string, string> {
   const { num_owner_rrefs, num_forks, num_pending_users, num_pending_futures } = (
-    currentAgent() as unknown as TorchAgent
+    currentAgent() as unknown as Agent
   ).rrefs.debugInfo();
   return new Map(
     Object.entries({ num_owner_rrefs, num_forks, num_pending_users, num_pending_futures }).map(([name, count]) => [
