@@ -1,7 +1,7 @@
 /**
  * @file Whole training jobs next to the same programs for stock PyTorch and for TensorFlow.js alone, in turns, and where a batch's time goes.
  * BENCH_TRAINING_JOBS and BENCH_TRAINING_BACKENDS name some of them, with commas; BENCH_TRAINING_PASSES says how many passes the main job and
- * the data-parallel one make, and of how many dozens of batches the pipeline trains each splitting (20 are all digits).
+ * the data-parallel one make, and how many times fifteen batches the pipeline trains with each splitting (sixteen are all digits).
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -61,7 +61,7 @@ export async function run(context: SuiteContext): Promise<Row[]> {
 
 /** Whole rounds until the next one would not end in time; how many. */
 async function inTurns(context: SuiteContext, turns: () => (() => Promise<void>)[]): Promise<number> {
-  const [most, budgetMs] = context.quick ? [3, 150_000] : [5, 600_000];
+  const [most, budgetMs] = context.quick ? [3, 150_000] : [5, 1_200_000];
   const began = performance.now();
   let round = 0;
   let took = 0;

@@ -44,7 +44,7 @@ export interface Job {
 
 const execute = promisify(execFile);
 /** Long enough for the slowest backend on a busy machine. */
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = 900_000;
 
 /** Sources as they are published, see `plain.mjs`; a launcher gives its own flags to the workers. */
 const NODE = ['--import', new URL('../plain.mjs', import.meta.url).href, '--conditions=@backwire/source'];
@@ -156,6 +156,8 @@ export async function runPython(python: string, script: string, args: readonly (
       // All have ended.
     }
   };
+  const began = performance.now();
+  const elapsed = (): string => ((performance.now() - began) / 1_000).toFixed(0);
   const timer = setTimeout(end, TIMEOUT_MS);
   // What ends a terminal's group does not reach it.
   const stop = (): void => {
@@ -169,7 +171,9 @@ export async function runPython(python: string, script: string, args: readonly (
     const [code] = (await exit) as [number | null];
     end();
     const [output, complaint] = await read;
-    if (code !== 0) throw new Error(`${script} ended with ${code}: ${complaint.trim().split('\n').at(-1) ?? ''}`);
+    const how = code === null ? 'was killed' : `ended with ${code}`;
+    if (code !== 0)
+      throw new Error(`${script} ${how} after ${elapsed()} s: ${complaint.trim().split('\n').at(-1) ?? ''}`);
     return lastLine(output);
   } finally {
     clearTimeout(timer);
@@ -185,8 +189,8 @@ function lastLine(output: string): Run {
 /** Digits of one pass: all there are. */
 export const PASS = 60_000;
 
-/** How many passes a run makes that is not short. V8 compiles until the tenth or so: with five (BENCH_TRAINING_PASSES) a run shows little else. */
-export const PASSES = Number(process.env['BENCH_TRAINING_PASSES'] ?? 30);
+/** How many passes a run makes that is not short. V8 compiles until the tenth to thirtieth: with five (BENCH_TRAINING_PASSES) a run shows little else. */
+export const PASSES = Number(process.env['BENCH_TRAINING_PASSES'] ?? 60);
 
 /** How many digits are trained with, and how many times. */
 export function passes(digits: number): [digits: number, times: number] {

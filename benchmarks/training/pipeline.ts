@@ -17,8 +17,8 @@ export const pipeline: Job = {
   name: 'pipeline',
   sample: 'digits',
   batch: BATCH,
-  // Batches of each splitting. In the first dozens V8 is still compiling, in four processes.
-  amount: { quick: 6, full: 12 * PASSES, cpu: 3 },
+  // Batches of each splitting. In the first hundreds V8 is still compiling, in four processes that have half a core each.
+  amount: { quick: 6, full: 15 * PASSES, cpu: 3 },
   async ours(backend, batches, flags) {
     const args = ['--batches', batches, '--batch-size', BATCH, '--lr', LR, '--test-digits', 1, '--quiet'];
     const { settings } = await runExample<{ settings: Setting[] }>('04-pipeline-parallel', args, { backend, flags });

@@ -23,7 +23,7 @@ def every(names, leads, *args):
     ]
     for worker in workers:
         worker.start()
-    found = [results.get(timeout=300) for lead in leads if lead is not None]
+    found = [results.get(timeout=800) for lead in leads if lead is not None]
     for worker in workers:
         worker.join()
     return [result for _, result in sorted(found, key=lambda pair: pair[0])]
