@@ -8,7 +8,7 @@ import {
   type ProtocolWorker,
   type UserFork,
 } from '@backwire/rref/internal';
-import { expecting, type Caller } from '../calls/caller.ts';
+import { expecting, limitsOf, type Caller } from '../calls/caller.ts';
 import { writeOperatorCall, writeScriptFunctionCall } from '../calls/script-calls.ts';
 import { isAsyncCall, plainName, udfOf, type Target as Callee } from '../calls/targets.ts';
 import type { Values, Writing } from '../calls/values.ts';
@@ -30,7 +30,6 @@ export interface CreationHost {
 export interface CreationPort {
   readonly worker: ProtocolWorker<OwnedValue>;
   adopt(target: HandleTarget, type: string): TorchRRef<unknown>;
-  limits(options: CallOptions): CallOptions;
   /** The owner would not create the value of this fork. */
   refusedBy(fork: UserFork): void;
 }
@@ -66,9 +65,23 @@ export class Creations {
    * On another worker, or here. What cannot travel, an RRef that was disposed, malformed limits and an idempotency key are thrown; every
    * other failure shows when the RRef is used.
    */
-  create(peer: TorchPeer, callee: Callee, args: readonly unknown[], options: CallOptions): TorchRRef<unknown> {
-    const request: Request = { peer, callee, args, limits: this.port.limits(options) };
+  private create(peer: TorchPeer, callee: Callee, args: readonly unknown[], options: CallOptions): TorchRRef<unknown> {
+    const request: Request = { peer, callee, args, limits: limitsOf(options, this.host.caller.defaultTimeoutMs) };
     return peer.worker.id === this.host.self.id ? this.createHere(request) : this.createThere(request);
+  }
+
+  /** As `create`, on the worker that `find` gives: one that has left is named when the RRef is used. @throws what names no worker. */
+  createAt(find: () => TorchPeer, callee: Callee, args: readonly unknown[], options: CallOptions): TorchRRef<unknown> {
+    let peer: TorchPeer;
+    try {
+      peer = find();
+    } catch (error) {
+      // One that was there once, as only its error names it.
+      const left = rpcInfo(error)?.peer;
+      if (left === undefined) throw error;
+      return this.createFailed(left.id, callee, error);
+    }
+    return this.create(peer, callee, args, options);
   }
 
   /** The RRef of a creation that cannot even be asked for. */

@@ -1,21 +1,12 @@
 /** @file RRefs at work in one agent of a torch group: the protocol's tables joined to messages, promises and the collector. */
-import { RpcError, rpcInfo, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
-import {
-  MAX_TIMER_MS,
-  checkTimeoutMs,
-  collectInWaitAll,
-  nameOf,
-  unwatchAbort,
-  watchAbort,
-} from '@backwire/rpc/internal';
+import { RpcError, type CallOptions, type To, type WorkerInfo } from '@backwire/rpc';
+import { MAX_TIMER_MS, nameOf } from '@backwire/rpc/internal';
 import type { RRef } from '@backwire/rref';
 import {
   OwnedValue,
   ProtocolWorker,
   asElsewhere,
-  createAnswer,
   errorOf,
-  type Answer,
   type Carried,
   type Control,
   type Failure,
@@ -26,45 +17,33 @@ import {
   type HandleTarget,
 } from '@backwire/rref/internal';
 import { Tensor, type Named } from '@backwire/tensor';
-import { limitsOf, type Caller } from '../calls/caller.ts';
-import { argumentsOf, targetOf, type Target as Callee } from '../calls/targets.ts';
+import { targetOf } from '../calls/targets.ts';
 import type { Reading, References, Values, Writing } from '../calls/values.ts';
-import type { TorchPeer } from '../links/peer.ts';
-import { writeCommand } from '../messages/codec.ts';
 import type { Body } from '../messages/commands.ts';
-import { NotOfferedError, refuse } from '../pickle/refusal.ts';
-import { tupleOf } from '../values/containers.ts';
-import { PyName } from '../values/name.ts';
+import { refuse } from '../pickle/refusal.ts';
 import { RRefFork } from '../values/objects.ts';
 import { acknowledged } from './acknowledgement.ts';
 import { ControlSender } from './controls.ts';
 import { Creations } from './creation.ts';
-import { PYTHON_OBJECT, TENSOR, TorchRRef, type HandleHost } from './handle.ts';
+import { PYTHON_OBJECT, TENSOR, TorchRRef } from './handle.ts';
 import { HandedOn } from './handed-on.ts';
 import { globalId, torchId } from './ids.ts';
 import { countsOf, leaksOf, listOf, waitsOf } from './inventory.ts';
+import { HandleUses, type Lifetimes, type UsesHost } from './uses.ts';
 
-export interface SessionHost {
-  readonly self: WorkerInfo;
-  readonly caller: Caller;
+export interface SessionHost extends UsesHost {
   readonly values: Values;
-  find(to: To): TorchPeer;
-  /** Calls a function of torch's own by its path, as the program's call: in its context, within its limits. */
-  call(to: WorkerInfo, path: string, args: readonly unknown[], options: CallOptions): Promise<unknown>;
-  backward(contextId: bigint, roots: readonly Tensor[], options: CallOptions & { retainGraph: boolean }): Promise<void>;
   lost(error: unknown, what: string): void;
 }
 
-const LOCAL_INVOKE = 'torch.distributed.rpc.rref_proxy._local_invoke';
-const TYPE_OF = 'torch.distributed.rpc.api._rref_typeof_on_owner';
-
 /** One per agent. */
-export class RRefs implements References, RRefSpace, HandleHost {
+export class RRefs implements References, RRefSpace, Lifetimes {
   readonly worker: ProtocolWorker<OwnedValue>;
   closed = false;
   private readonly host: SessionHost;
   private readonly sender: ControlSender;
   private readonly creations: Creations;
+  private readonly uses: HandleUses;
   private readonly handed = new HandedOn((fork) => {
     this.worker.unshare(fork);
     this.notify();
@@ -100,9 +79,9 @@ export class RRefs implements References, RRefSpace, HandleHost {
     this.creations = new Creations(host, {
       worker: this.worker,
       adopt: (target, type) => this.adopt(target, type),
-      limits: (options) => this.limits(options),
       refusedBy: (fork) => this.sender.refusedBy(fork),
     });
+    this.uses = new HandleUses(host, this.creations, this);
   }
 
   get self(): WorkerInfo {
@@ -113,7 +92,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
 
   remote(to: To, fn: Named, args: readonly unknown[], options: CallOptions): RRef<unknown> {
     this.throwIfClosed();
-    return this.made(() => this.host.find(to), targetOf(nameOf(fn)), args, options);
+    return this.creations.createAt(() => this.host.find(to), targetOf(nameOf(fn)), args, options);
   }
 
   /** An RRef of a value that is here. Nothing is registered before it is shared. */
@@ -157,7 +136,7 @@ export class RRefs implements References, RRefSpace, HandleHost {
   share(value: object, { to, undo, answered, failed }: Writing): RRefFork | undefined {
     if (!(value instanceof TorchRRef)) return undefined;
     const handle = value as TorchRRef<unknown>;
-    if (handle.host !== this) throw new TypeError('an RRef of another agent');
+    if (handle.host !== this.uses) throw new TypeError('an RRef of another agent');
     const failure = handle.failure();
     if (failure !== undefined) throw asElsewhere(failure.error);
     handle.throwIfDeleted('send it');
@@ -181,98 +160,6 @@ export class RRefs implements References, RRefSpace, HandleHost {
   }
 
   // What handles need.
-
-  timeoutMs({ timeoutMs }: CallOptions): number {
-    return timeoutMs === undefined ? this.host.caller.defaultTimeoutMs : checkTimeoutMs(timeoutMs);
-  }
-
-  workerOf(id: number): WorkerInfo {
-    return this.host.find(id).worker;
-  }
-
-  fetch(handle: TorchRRef<unknown>, options: CallOptions): Promise<unknown> {
-    const kind = handle.torchType === PYTHON_OBJECT ? 'python-rref-fetch-call' : 'script-rref-fetch-call';
-    const rref = torchId(handle.target.rref);
-    const { caller } = this.host;
-    return whileCreated(handle, this.limits(options), (limits) =>
-      caller.ask(
-        this.ownerOf(handle),
-        () => writeCommand({ kind, rref, from: this.self.id }),
-        limits,
-        (response, reading) => caller.valueOf(response, reading),
-      ),
-    );
-  }
-
-  async typeName(handle: TorchRRef<unknown>, options: CallOptions): Promise<string> {
-    try {
-      const type = await this.host.call(handle.owner(), TYPE_OF, [handle, true], this.limits(options));
-      return type instanceof PyName ? (type.name.split('.').at(-1) as string) : String(type);
-    } catch (error) {
-      // A class that Python has and this worker does not is known by its name all the same.
-      const why = error instanceof RpcError ? error.cause : error;
-      if (why instanceof NotOfferedError) return why.global.split('.').at(-1) as string;
-      throw error;
-    }
-  }
-
-  invoke(
-    handle: TorchRRef<unknown>,
-    kind: 'sync' | 'async',
-    method: string,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): Answer {
-    const result = handle.use(`rpc_${kind}()`, async () => {
-      const { owned } = handle;
-      const invoked = this.invocation(handle, method, args);
-      if (owned !== undefined) await owned.wait();
-      return this.host.call(handle.owner(), LOCAL_INVOKE, invoked, this.limits(options));
-    });
-    if (kind === 'async') collectInWaitAll(result);
-    return createAnswer(method, result);
-  }
-
-  invokeRemotely(
-    handle: TorchRRef<unknown>,
-    method: string,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): RRef<unknown> {
-    const dot = LOCAL_INVOKE.lastIndexOf('.');
-    const callee: Callee = {
-      kind: 'python',
-      name: new PyName(LOCAL_INVOKE.slice(0, dot), LOCAL_INVOKE.slice(dot + 1)),
-    };
-    const failure = handle.failure();
-    if (failure !== undefined)
-      return this.creations.createFailed(handle.fork?.owner ?? this.self.id, callee, failure.error);
-    handle.throwIfDeleted('call remote() on it');
-    const made = this.made(() => this.ownerOf(handle), callee, this.invocation(handle, method, args), options);
-    // The method still needs this value: the handle is in use until the creation is over.
-    handle.use('remote()', async () => made.creation).catch(() => undefined);
-    return made;
-  }
-
-  async backward(
-    handle: TorchRRef<unknown>,
-    context: bigint,
-    options: CallOptions & { retainGraph: boolean },
-  ): Promise<void> {
-    const { retainGraph } = options;
-    const rref = torchId(handle.target.rref);
-    const { caller } = this.host;
-    await caller.ask(
-      this.ownerOf(handle),
-      () => writeCommand({ kind: 'rref-backward-req', rref, context, retainGraph }),
-      this.limits(options),
-      (response, { from }) => acknowledged(response, 'rref-backward-resp', from),
-    );
-  }
-
-  backwardHere(value: Tensor, contextId: bigint, options: CallOptions & { retainGraph: boolean }): Promise<void> {
-    return this.host.backward(contextId, [value], options);
-  }
 
   whenSettled(fork: UserFork): Promise<void> {
     if (fork.settled) return Promise.resolve();
@@ -348,39 +235,8 @@ export class RRefs implements References, RRefSpace, HandleHost {
     this.notify();
   }
 
-  private made(
-    find: () => TorchPeer,
-    callee: Callee,
-    args: readonly unknown[],
-    options: CallOptions,
-  ): TorchRRef<unknown> {
-    let peer: TorchPeer;
-    try {
-      peer = find();
-    } catch (error) {
-      // One that was there once, as only its error names it.
-      const left = rpcInfo(error)?.peer;
-      if (left === undefined) throw error;
-      return this.creations.createFailed(left.id, callee, error);
-    }
-    return this.creations.create(peer, callee, args, options);
-  }
-
-  private invocation(handle: TorchRRef<unknown>, method: string, args: readonly unknown[]): readonly unknown[] {
-    const { positional, kwargs } = argumentsOf(args);
-    return [handle, method, tupleOf(positional), new Map(kwargs)];
-  }
-
-  private limits(options: CallOptions): CallOptions {
-    return limitsOf(options, this.host.caller.defaultTimeoutMs);
-  }
-
-  private ownerOf(handle: TorchRRef<unknown>): TorchPeer {
-    return this.host.find(handle.owner());
-  }
-
   private adopt(target: HandleTarget, type: string): TorchRRef<unknown> {
-    const handle = new TorchRRef<unknown>(this, target, type);
+    const handle = new TorchRRef<unknown>(this.uses, target, type);
     if (handle.fork !== undefined && handle.fork.phase !== 'gone') this.registry.register(handle, handle.fork, handle);
     return handle;
   }
@@ -452,31 +308,4 @@ export class RRefs implements References, RRefSpace, HandleHost {
 
 function typeOf(value: unknown): string {
   return value instanceof Tensor ? TENSOR : PYTHON_OBJECT;
-}
-
-/**
- * Asks with `options` until the creation of the value has failed: torch never answers who asks for what it would not create.
- * `AbortSignal.any` would not do: it holds its sources weakly, and a time limit that nobody else holds may be gone before it is over.
- */
-async function whileCreated<T>(
-  handle: TorchRRef<unknown>,
-  options: CallOptions,
-  ask: (options: CallOptions) => Promise<T>,
-): Promise<T> {
-  const { creation } = handle;
-  if (creation === undefined) return ask(options);
-  const over = new AbortController();
-  const { signal } = options;
-  const abort = (): void => over.abort(signal?.reason);
-  if (signal?.aborted === true) abort();
-  else if (signal !== undefined) watchAbort(signal, abort);
-  void creation.then(() => {
-    // The handle tells the failure itself, before this is heard.
-    if (handle.failure() !== undefined) setImmediate(() => over.abort());
-  });
-  try {
-    return await ask({ ...options, signal: over.signal });
-  } finally {
-    if (signal !== undefined) unwatchAbort(signal, abort);
-  }
 }
