@@ -132,6 +132,7 @@ function crc32(bytes, before = 0) {
 	if (nodeZlib === void 0) throw new Error("invariant: there are no checksums here");
 	return nodeZlib.crc32(bytes, before);
 }
+node?.getBuiltinModule?.("node:os");
 node?.pid;
 const drawn = new Uint8Array(1024);
 let undrawn = 0;

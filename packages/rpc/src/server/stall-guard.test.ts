@@ -1,4 +1,5 @@
 /** @file When a worker takes itself for one that stood still. */
+import os from 'node:os';
 import { afterEach, expect, test, vi } from 'vitest';
 import type { Environment } from '../base/environment.ts';
 import { DEFAULT_LIVENESS } from '../base/options.ts';
@@ -36,15 +37,24 @@ test('a loop that did not turn for half a lease has its store asked, and says fo
   expect([one.late, one.looks()]).toEqual([[4_999, 5_000], 1]);
 });
 
-test('a machine that slept, whose own clock did so too, is told by the clock on the wall', () => {
+test('a machine that slept, whose own clock did so too, is told by the clocks that went on', () => {
   const wall = vi.spyOn(Date, 'now').mockReturnValue(1e12);
+  const up = vi.spyOn(os, 'uptime').mockReturnValue(50_000);
   const one = guard();
   wall.mockReturnValue(1e12 + 3_600_000);
+  up.mockReturnValue(53_600);
   expect(one.guard.isLate(500)).toBe(true);
   one.guard.turn(500);
   expect([one.late, one.looks(), one.guard.isLate(1_000)]).toEqual([[3_600_000], 1, false]);
-  // Somebody set it back.
-  wall.mockReturnValue(1e12);
-  one.guard.turn(1_000);
-  expect([one.late, one.looks()]).toEqual([[3_600_000, 500], 1]);
+});
+
+test.each([3_600_000, -3_600_000])('a clock that somebody sets by %d ms says nothing', (ms) => {
+  const wall = vi.spyOn(Date, 'now').mockReturnValue(1e12);
+  const up = vi.spyOn(os, 'uptime').mockReturnValue(50_000);
+  const one = guard();
+  wall.mockReturnValue(1e12 + ms);
+  up.mockReturnValue(50_000.5);
+  expect(one.guard.isLate(500)).toBe(false);
+  one.guard.turn(500);
+  expect([one.late, one.looks()]).toEqual([[500], 0]);
 });

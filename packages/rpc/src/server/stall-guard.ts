@@ -3,7 +3,7 @@ import type { Environment } from '../base/environment.ts';
 import { RpcError } from '../base/errors.ts';
 import type { InboundCall } from './inbound-call.ts';
 import type { Peer } from '../session/peer.ts';
-import { unref } from '../base/platform.ts';
+import { unref, sleeplessMs } from '../base/platform.ts';
 
 export interface StallGuardOptions {
   readonly environment: Environment;
@@ -31,8 +31,10 @@ export class StallGuard {
   private readonly limitMs: number;
   /** When the main loop turned last. */
   private turnedAt: number;
-  /** The same by the clock on the wall, which goes on while a machine sleeps. */
+  /** The same by the clock on the wall, which goes on while a machine sleeps, and which people set; */
   private turnedOn = Date.now();
+  /** and by one that goes on and is not set. */
+  private turnedUp = sleeplessMs();
   private readonly waiting = new Map<Peer, Held[]>();
   /** Names the pings of this doubt; peers may answer them once the store has not. */
   private ping = 0;
@@ -58,6 +60,7 @@ export class StallGuard {
     const late = this.lateMs(now);
     this.turnedAt = now;
     this.turnedOn = Date.now();
+    this.turnedUp = sleeplessMs();
     this.options.onLate(late, now);
     if (late >= this.limitMs) this.woke(now);
   }
@@ -68,7 +71,10 @@ export class StallGuard {
   }
 
   private lateMs(now: number): number {
-    return Math.max(now - this.turnedAt, Date.now() - this.turnedOn);
+    const awakeMs = now - this.turnedAt;
+    // The wall's clock is asked for each call, so it is asked first: the other one takes as long as a call does.
+    if (awakeMs >= this.limitMs || Date.now() - this.turnedOn < this.limitMs) return awakeMs;
+    return Math.max(awakeMs, sleeplessMs() - this.turnedUp);
   }
 
   /** Whether a call has to wait; it is started, or refused, later. */
