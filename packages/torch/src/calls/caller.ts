@@ -201,20 +201,7 @@ export class Caller implements CallMaker {
       giveUp = peer.request(wrapped.body, {
         resolve: (body) => {
           heard(writing);
-          if (!end()) return;
-          this.answered(
-            worker,
-            body,
-            expected,
-            {
-              resolve: (value) => answer.resolve(value),
-              reject: (error) => {
-                doubt(writing);
-                answer.reject(error);
-              },
-            },
-            settled,
-          );
+          if (end()) this.answered(body, expected, writing, answer, settled);
         },
         // The function has run when what it answered is of no form here.
         reject: (error) => {
@@ -234,21 +221,21 @@ export class Caller implements CallMaker {
   }
 
   private answered(
-    from: WorkerInfo,
     body: ArrivedBody,
     { reading, take }: Expected,
+    writing: Writing,
     answer: Answer,
     settled: ((error?: unknown) => void) | undefined,
   ): void {
+    const { from } = reading;
     let value: unknown;
     try {
       const inner = this.wraps.response(from, body);
       value = take(readResponse(inner, this.values.script(reading)));
     } catch (error) {
-      letGo(reading);
       const shown = unread(error, from);
       settled?.(shown);
-      answer.reject(shown);
+      useless(shown, reading, writing, answer);
       return;
     }
     settled?.();
@@ -256,7 +243,7 @@ export class Caller implements CallMaker {
     else
       Promise.all(reading.pending).then(
         () => answer.resolve(value),
-        (error: unknown) => answer.reject(error),
+        (error: unknown) => useless(error, reading, writing, answer),
       );
   }
 
@@ -345,6 +332,13 @@ export function failed(response: TorchResponse, from: WorkerInfo): Error {
   if (response.kind === 'exception') return refused(response.text, from);
   const text = `worker '${from.name}' answered with ${response.kind}`;
   return new RpcError('protocol-error', text, { executed: 'maybe', peer: from });
+}
+
+/** Of an answer that nobody gets, because of `error`, the handles are given back; whether those in the call were kept is not known. */
+function useless(error: unknown, reading: Reading, writing: Writing, answer: Answer): void {
+  letGo(reading);
+  doubt(writing);
+  answer.reject(error);
 }
 
 function dropped(value: unknown): void {
