@@ -1,5 +1,5 @@
 /** @file The way in and out of the view when many want it at once: they write down what they want, and one of them takes all in one change. */
-import { unref } from '../base/platform.ts';
+import { sleepUnref, within } from '../base/within.ts';
 import type { GroupStore } from './group-store.ts';
 import { takeAll, type Wish } from '../protocol/admission.ts';
 import type { Life, View, ViewMember } from '../protocol/membership.ts';
@@ -46,7 +46,7 @@ export class Entrance {
   async wait(life: Life, wish: Wish): Promise<Attended> {
     const { keys, lease } = this.options;
     const stop = new AbortController();
-    const looked = keys.watchWish(life, stop.signal);
+    const looked = keys.watchWish(life, stop.signal).then(() => true);
     // It may fail before it is waited for.
     looked.catch(() => undefined);
     try {
@@ -67,7 +67,7 @@ export class Entrance {
           else await Promise.race([served, looked]);
           return 'looked-at';
         }
-        if (await within(looked, everyMs * (0.5 + Math.random()))) return 'looked-at';
+        if (await within(looked, everyMs * (0.5 + Math.random()), () => false)) return 'looked-at';
       }
       await keys.answer([life]);
       return 'alone';
@@ -93,7 +93,7 @@ export class Entrance {
         await keys.leaveDoor();
         return;
       } catch {
-        await sleep(DOOR_MS);
+        await sleepUnref(DOOR_MS);
       }
     }
   }
@@ -126,22 +126,7 @@ export class Entrance {
       // Whoever cannot be taken in finds out why by itself.
       await keys.answer(wishes.keys());
       if (!isHere) return;
-      await sleep(view.members.length * LINGER_MS_PER_MEMBER);
+      await sleepUnref(view.members.length * LINGER_MS_PER_MEMBER);
     }
   }
-}
-
-/** Whether something happens within a time. */
-async function within(promise: Promise<unknown>, ms: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
-  try {
-    return await Promise.race([promise.then(() => true), late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => unref(setTimeout(resolve, ms)));
 }

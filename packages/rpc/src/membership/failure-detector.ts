@@ -4,26 +4,21 @@ import { MessageType } from '@backwire/wire/internal';
 import type { Environment } from '../base/environment.ts';
 import { RpcError } from '../base/errors.ts';
 import type { Group } from './group.ts';
-import type { LeaseState, StoreState } from './group-store.ts';
-import { BUSY_AGE_MS, LivenessPolicy, LOOK_MS, type Evidence, type LivenessEffect } from '../liveness/policy.ts';
+import { Examiner, opinionOf, type ExaminerOptions, type Why } from './examiner.ts';
+import type { StoreState } from './group-store.ts';
+import { LivenessPolicy, LOOK_MS, type Evidence, type LivenessEffect } from '../liveness/policy.ts';
 import type { Peer } from '../session/peer.ts';
 import { later, unref } from '../base/platform.ts';
+import { sleepUnref } from '../base/within.ts';
 import { Agreement, type AgreementEffect } from '../protocol/agreement.ts';
-import { lifeOf, type Life, type Membership, type ViewMember } from '../protocol/membership.ts';
+import { lifeOf, type Life, type Membership } from '../protocol/membership.ts';
 import type { Opinion } from '../protocol/opinions.ts';
 import { watchedBy } from '../protocol/watchers.ts';
 import { decodeReport, encodeReport } from './report-codec.ts';
-import type { Knock } from '../transports/knock.ts';
 
-export interface FailureDetectorOptions {
-  readonly environment: Environment;
+export interface FailureDetectorOptions extends ExaminerOptions {
   readonly group: Group;
   readonly membership: Membership;
-  readonly self: ViewMember;
-  /** Knocks at endpoints; undefined where that cannot be done. */
-  readonly knock: ((endpoints: readonly string[], timeoutMs: number) => Promise<Knock>) | undefined;
-  /** Whether a member's process on this machine has certainly ended. */
-  readonly isGone: (member: ViewMember) => boolean;
   /** The main loop turns. */
   turned(now: number): void;
   peerOf(life: Life): Peer | undefined;
@@ -45,21 +40,10 @@ const EVICTION_MS = 5_000;
 const DIAL_MS = 1_000;
 /** Between two looks at one who is in doubt, and between two questions to the store, at most. */
 const ASK_MS = 2_000;
-/** How long the store is waited for when somebody is looked at, at most; an address gets twice the time. */
-const PATIENCE_MS = 1_000;
 /** How often a lease that is gone is looked for again before its worker is thought gone. */
 const LEASELESS_LOOKS = 1;
 /** Links that are made at once to find out about members. */
 const MAX_REACHING = 32;
-
-type Why = 'refused' | 'unreachable' | 'silent' | 'busy';
-
-/** What was found of one who does not answer. */
-interface Found {
-  readonly lease: LeaseState | undefined;
-  readonly process: 'gone' | 'there' | 'unknown';
-  readonly knock: Knock | undefined;
-}
 
 export class FailureDetector {
   private readonly options: FailureDetectorOptions;
@@ -71,8 +55,8 @@ export class FailureDetector {
   private readonly evicting = new Set<Life>();
   /** Why each peer in doubt came into it, and when it was looked at last. */
   private readonly doubtful = new Map<Peer, { readonly why: Why; lookedAt: number; looking: boolean }>();
+  private readonly examiner: Examiner;
   private readonly askMs: number;
-  private readonly patienceMs: number;
   private askedAt = -Infinity;
   private asking = false;
   private settling = false;
@@ -85,8 +69,7 @@ export class FailureDetector {
     const { liveness } = this.environment;
     this.policy = new LivenessPolicy<Peer>(liveness);
     this.askMs = Math.min(ASK_MS, liveness.pingMs);
-    // All of it is known before the time of a silent peer is up.
-    this.patienceMs = Math.min(PATIENCE_MS, Math.max(1, liveness.deadMs - liveness.suspectMs) / 4);
+    this.examiner = new Examiner(options);
     this.agreement = new Agreement(lifeOf(options.self), {
       leaseMs: liveness.leaseMs,
       deadMs: liveness.deadMs,
@@ -202,7 +185,7 @@ export class FailureDetector {
   /** Whoever has no link to one of those it watches looks for its process, where it can. */
   private lookForProcess(life: Life): void {
     const peer = this.options.peerOf(life);
-    if (peer !== undefined && !peer.up && this.processOf(peer) === 'gone') this.think(peer, 'gone');
+    if (peer !== undefined && !peer.up && this.examiner.processOf(peer) === 'gone') this.think(peer, 'gone');
   }
 
   /** Watches the leases of those that are this worker's to watch. */
@@ -233,13 +216,13 @@ export class FailureDetector {
       const peer = this.options.peerOf(life);
       if (peer === undefined || this.opinionOf(peer) === 'heard') return;
       if (peer.member.endpoints.length > 0) peer.want();
-      await sleep(DIAL_MS);
+      await sleepUnref(DIAL_MS);
       if (signal.aborted || this.opinionOf(peer) === 'heard') return;
-      const { lease } = await this.find(peer, false);
+      const { lease } = await this.examiner.find(peer, false);
       if (lease?.state === 'alive' || this.opinionOf(peer) === 'heard') return;
       // Whoever comes back to the store after an outage renews its lease a little later.
       if (lease?.state === 'gone' && ++looks > LEASELESS_LOOKS) this.think(peer, 'gone');
-      await sleep(DIAL_MS);
+      await sleepUnref(DIAL_MS);
     }
   }
 
@@ -271,8 +254,8 @@ export class FailureDetector {
 
   /** What is known of one who is silent for a while. */
   private async inquire(peer: Peer): Promise<void> {
-    if (this.processOf(peer) === 'there') this.policy.there(peer, this.environment.now());
-    const { lease, process, knock } = await this.find(peer, true);
+    if (this.examiner.processOf(peer) === 'there') this.policy.there(peer, this.environment.now());
+    const { lease, process, knock } = await this.examiner.find(peer, true);
     const now = this.environment.now();
     if (process === 'there' || knock === 'there') this.policy.there(peer, now);
     if (process === 'gone' || lease?.state === 'gone') this.apply(this.policy.lease(peer, now, { alive: false }));
@@ -300,7 +283,7 @@ export class FailureDetector {
     if (this.closed) return;
     const until = this.environment.now() + EXAMINATION_MS;
     const examined = this.examine(peer, why);
-    await Promise.race([examined, sleep(EXAMINATION_MS)]);
+    await Promise.race([examined, sleepUnref(EXAMINATION_MS)]);
     if (why === 'silent' || why === 'busy') await this.redialled(peer, until);
     await this.orFail(peer, text);
   }
@@ -309,50 +292,26 @@ export class FailureDetector {
   private async redialled(peer: Peer, until: number): Promise<void> {
     const isOnItsWay = (): boolean => peer.connector.state === 'dialing' || peer.connector.state === 'up';
     const isOpen = (): boolean => peer.state !== 'gone' && this.opinionOf(peer) !== 'gone' && !this.closed;
-    while (!peer.up && isOnItsWay() && isOpen() && this.environment.now() < until) await sleep(10);
+    while (!peer.up && isOnItsWay() && isOpen() && this.environment.now() < until) await sleepUnref(10);
   }
 
   /** Waits a little for its end, if that is certain. */
   private async orFail(peer: Peer, text: string): Promise<void> {
     const until = this.environment.now() + EVICTION_MS;
-    while (this.opinionOf(peer) === 'gone' && peer.state !== 'gone' && this.environment.now() < until) await sleep(10);
+    while (this.opinionOf(peer) === 'gone' && peer.state !== 'gone' && this.environment.now() < until)
+      await sleepUnref(10);
     if (peer.state !== 'gone' && !peer.up && !this.closed) this.options.onUnreachable(peer, text);
   }
 
   private async examine(peer: Peer, why: Why): Promise<void> {
     const state = { why, lookedAt: this.environment.now(), looking: true };
     this.doubtful.set(peer, state);
-    const found = await this.find(peer, true);
+    const found = await this.examiner.find(peer, true);
     state.looking = false;
     if (this.doubtful.get(peer) !== state || peer.state === 'gone') return;
     // Nobody can dial one without an address: only its lease says something.
     const mute = peer.member.endpoints.length === 0 && found.lease?.state !== 'gone' && why !== 'silent';
     this.think(peer, mute ? 'unsure' : opinionOf(found, why));
-  }
-
-  /** What its process, its lease and, where those say nothing, its address tell. */
-  private async find(peer: Peer, knocks: boolean): Promise<Found> {
-    const process = this.processOf(peer);
-    if (process === 'gone') return { process, lease: undefined, knock: undefined };
-    const { group, knock } = this.options;
-    const asked = group.leaseOf(peer.member).catch(() => undefined);
-    const lease = await Promise.race([asked, sleep(this.patienceMs).then(() => undefined)]);
-    const enough = !knocks || process === 'there' || (lease !== undefined && lease.state !== 'unknown');
-    if (enough || knock === undefined) return { process, lease, knock: undefined };
-    return { process, lease, knock: await knock(this.addressesOf(peer.member), 2 * this.patienceMs) };
-  }
-
-  private processOf({ member }: Peer): Found['process'] {
-    if (member.host !== this.environment.hostId || member.pid === 0) return 'unknown';
-    return this.options.isGone(member) ? 'gone' : 'there';
-  }
-
-  /** Where this worker could reach a member. */
-  private addressesOf(member: ViewMember): string[] {
-    const own = this.options.self.endpoints;
-    return member.endpoints
-      .filter(({ transport, domain }) => own.some((each) => each.transport === transport && each.domain === domain))
-      .map(({ address }) => address);
   }
 
   private heard(peer: Peer): void {
@@ -459,24 +418,8 @@ export class FailureDetector {
     const how = (life: Life): 'left' | 'dead' => this.options.membership.unwritten.get(life) ?? 'dead';
     await group.evict(due, still, how).catch((error: unknown) => {
       this.environment.logger.debug({ error, workers: due }, 'nobody could be put out');
-      return sleep(this.askMs);
+      return sleepUnref(this.askMs);
     });
     for (const life of due) this.evicting.delete(life);
   }
-}
-
-/** What is to be thought of one whose link cannot be made or says nothing. */
-function opinionOf({ process, lease, knock }: Found, why: Why): Opinion {
-  if (process === 'gone' || lease?.state === 'gone') return 'gone';
-  const there = process === 'there' || knock === 'there';
-  // Its address is gone, and it is not: it can still reach the others.
-  if (why === 'refused' && process === 'there') return 'unsure';
-  if (why === 'busy') return 'doubted';
-  if (lease?.state === 'alive' && process !== 'there') return lease.ageMs >= BUSY_AGE_MS ? 'stuck' : 'doubted';
-  if (there) return 'stuck';
-  return knock === 'refused' ? 'refused' : 'doubted';
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => unref(setTimeout(resolve, ms)));
 }

@@ -2,6 +2,7 @@
 import { RpcError } from '../base/errors.ts';
 import { readAge } from '../liveness/keep-alive.ts';
 import { unref } from '../base/platform.ts';
+import { sleepUnref } from '../base/within.ts';
 import { EMPTY_VIEW, isIncarnation, lifeOf, type Life, type View } from '../protocol/membership.ts';
 import { decodeWish, encodeWish, type Wish } from '../protocol/admission.ts';
 import type { Claim } from '../protocol/parts.ts';
@@ -272,7 +273,7 @@ export class GroupStore {
         return await question();
       } catch (error) {
         if (RpcError.from(error).code !== 'unavailable') throw error;
-        await new Promise((resolve) => unref(setTimeout(resolve, RETRY_MS)));
+        await sleepUnref(RETRY_MS);
       }
     }
     return undefined;

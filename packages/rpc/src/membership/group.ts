@@ -2,7 +2,7 @@
 import { runAtRoot } from '@backwire/tensor/internal';
 import { RpcError } from '../base/errors.ts';
 import type { Logger } from '../base/options.ts';
-import { sleep } from '../base/within.ts';
+import { sleep, within } from '../base/within.ts';
 import type { KeepAlive } from '../liveness/keep-alive.ts';
 import { lifeOf, removeAll, type Life, type View, type ViewMember } from '../protocol/membership.ts';
 import type { Claim } from '../protocol/parts.ts';
@@ -245,7 +245,11 @@ export class Group {
       if (left <= 0) {
         // A store that is gone by now is not waited for: the time is up.
         const farewell = this.leave().then(() => this.keys.conflicts());
-        const conflicts = await Promise.race([farewell.catch(() => []), sleep(FAREWELL_MS).then(() => [])]);
+        const conflicts = await within(
+          farewell.catch(() => []),
+          FAREWELL_MS,
+          () => [],
+        );
         throw missing(view, joiner.size, conflicts);
       }
       await watching.change(left, view);
