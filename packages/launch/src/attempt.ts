@@ -75,7 +75,7 @@ class Attempt {
       for (const task of this.tasks) await task;
       const ends = this.workers
         .filter((worker) => !this.replaced.has(worker))
-        .map(async ({ ended, sent }) => ({ exit: await ended, sent }));
+        .map(async (worker) => ({ exit: await worker.ended, sent: worker.sent, endedAt: worker.endedAt }));
       return this.outcome(await Promise.all(ends));
     } finally {
       clearTimeout(this.killTimer);
@@ -198,7 +198,7 @@ class Attempt {
   }
 
   private outcome(unordered: readonly StoppedWorker[]): AttemptOutcome {
-    const ends = [...unordered].sort((a, b) => a.exit.at - b.exit.at);
+    const ends = [...unordered].sort((a, b) => a.endedAt - b.endedAt);
     const exits = ends.map(({ exit }) => exit);
     if (this.stoppedBy !== undefined) return { kind: 'stopped', by: this.stoppedBy, exits };
     if (this.end !== undefined && !this.failed) return { kind: 'over', end: this.end, exits };
@@ -211,18 +211,19 @@ class Attempt {
 interface StoppedWorker {
   readonly exit: WorkerExit;
   readonly sent: ReadonlySet<NodeJS.Signals>;
+  readonly endedAt: number;
 }
 
 /** The cause among `failures`, which are in order of time: never a worker that the launcher has ended because of another. */
 function firstFailure(failures: readonly StoppedWorker[]): WorkerExit | undefined {
-  const earliest = (failures.find(({ sent }) => sent.size === 0) ?? failures[0])?.exit;
+  const earliest = failures.find(({ sent }) => sent.size === 0) ?? failures[0];
   if (earliest === undefined) return undefined;
   // Of failures noticed together, a worker that was killed is rather the cause than one that gave up because of it.
   const killed = failures.find(
-    ({ exit: { at, signal }, sent }) =>
-      at - earliest.at <= SAME_MOMENT_MS && signal !== null && signal !== 'SIGTERM' && !sent.has(signal),
+    ({ exit: { signal }, sent, endedAt }) =>
+      endedAt - earliest.endedAt <= SAME_MOMENT_MS && signal !== null && signal !== 'SIGTERM' && !sent.has(signal),
   );
-  return killed?.exit ?? earliest;
+  return (killed ?? earliest).exit;
 }
 
 /** Where the workers read the secret that the launcher does not hand them: its path may be relative, to the launcher's folder. */

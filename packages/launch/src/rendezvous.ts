@@ -82,7 +82,8 @@ export function arrive(state: Rendezvous, host: Omit<Host, 'firstRank' | 'done'>
   const full = state.hosts.filter(({ done }) => !done).length >= state.most;
   if (full && fixed && state.phase === 'running')
     return { refused: `the group has its ${state.most} hosts already`, mayPass: true };
-  if (everybody(state).length >= MAX_HOSTS) return { refused: 'too many hosts' };
+  if (everybody(state).length >= MAX_HOSTS)
+    return { refused: `the group has ${MAX_HOSTS} hosts, and there may be no more` };
   const newcomer: Host = { ...host, firstRank: state.nextRank, done: false };
   if (full || (state.membership === 'static' && state.phase === 'running'))
     return told({ ...state, waiting: [...state.waiting, newcomer] }, `host ${host.name} waits to join`);

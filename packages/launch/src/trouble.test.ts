@@ -1,10 +1,10 @@
-/** @file A launcher in want: of files that it may open, of a disk that is fast. */
+/** @file A launcher in want: of files that it may open, of a disk that is fast, of a clock that nobody sets. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { launch, type LaunchResult } from './index.ts';
 
 const root = resolve(import.meta.dirname, '..');
@@ -61,4 +61,18 @@ describe('the logs of a group that has ended', { timeout: 60_000 }, () => {
       }
     }
   });
+});
+
+it('tells who ended first, and how long each ran, by a clock that nobody sets', async () => {
+  let at = Date.now();
+  vi.spyOn(Date, 'now').mockImplementation(() => (at -= 3_600_000));
+  try {
+    const late = program('if [ "$RANK" = 0 ]; then sleep 0.5; fi');
+    const { ok, exits } = await launch({ program: late, native: true, processes: 2 });
+    expect([ok, exits.map(({ rank }) => rank)]).toEqual([true, [1, 0]]);
+    for (const { ranMs } of exits) expect(ranMs).toBeGreaterThanOrEqual(0);
+    expect(exits[1]?.ranMs).toBeGreaterThanOrEqual(490);
+  } finally {
+    vi.restoreAllMocks();
+  }
 });

@@ -65,7 +65,9 @@ export class WorkerProcess {
   /** What it was told while it ran: an end by one of these is the launcher's doing. */
   readonly sent = new Set<NodeJS.Signals>();
   private readonly child: ChildProcess;
-  private readonly startedAt = Date.now();
+  /** When its end was noticed, by a clock that nobody sets: what tells which of several ended first. 0 while it runs. */
+  endedAt = 0;
+  private readonly startedAt = performance.now();
   private readonly tail = new Tail();
   private running = true;
   private isHurried = false;
@@ -157,9 +159,10 @@ export class WorkerProcess {
       const left = (code: number | null, signal: NodeJS.Signals | null, startError: string | undefined): void => {
         if (exit !== undefined) return;
         this.running = false;
-        const at = Date.now();
+        this.endedAt = performance.now();
+        const ranMs = Math.round(this.endedAt - this.startedAt);
         const { rank, localRank, label } = spec;
-        exit = { rank, localRank, label, pid: child.pid, code, signal, startError, at, ranMs: at - this.startedAt };
+        exit = { rank, localRank, label, pid: child.pid, code, signal, startError, at: Date.now(), ranMs };
         onExit(this, exit);
       };
       const settle = (): void => {
