@@ -96,11 +96,10 @@ describe('values', () => {
       .map(({ value = '' }) => value);
     expect(addresses).toHaveLength(3);
     for (const address of addresses) {
-      const { host, port } = readAddress(address);
-      expect(writeAddress(host, port)).toBe(address);
+      expect(writeAddress(readAddress(address))).toBe(address);
     }
-    expect(readAddress('uv://[::1]:80')).toEqual({ host: '::1', port: 80 });
-    expect(writeAddress('::1', 80)).toBe('uv://[::1]:80');
+    for (const text of ['uv://[::1]:80', 'uv://::1:80']) expect(readAddress(text)).toBe('[::1]:80');
+    expect(writeAddress('[::1]:80')).toBe('uv://[::1]:80');
   });
 
   it.each(['shm://x:1', 'uv://host', 'uv://h:0', 'uv://h:70000', '', 'uv://a/b:1'])(

@@ -81,17 +81,16 @@ export function writeMembers(members: readonly ListedMember[]): string {
     .join('');
 }
 
-/** 'uv://127.0.0.1:46147' as host and port. */
-export function readAddress(text: string): { host: string; port: number } {
+/** 'uv://127.0.0.1:46147' as 'host:port'; a host of IPv6 has brackets there, whether it has them here or not. */
+export function readAddress(text: string): string {
   const match = /^uv:\/\/([^/]{1,255}):(\d{1,5})$/.exec(text);
   if (match === null) throw refuse(`${quoted(text)} is no address of a worker: only uv is spoken here`);
-  return {
-    host: (match[1] as string).replace(/^\[(.*)\]$/, '$1'),
-    port: integerIn(Number(match[2]), 1, 0xffff, 'the port of a worker'),
-  };
+  const host = (match[1] as string).replace(/^\[(.*)\]$/, '$1');
+  const port = integerIn(Number(match[2]), 1, 0xffff, 'the port of a worker');
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** The address of a worker; an IPv6 host in brackets. */
-export function writeAddress(host: string, port: number): string {
-  return `uv://${host.includes(':') ? `[${host}]` : host}:${port}`;
+/** What says that a worker listens at `address`, 'host:port' with a host of IPv6 in brackets. */
+export function writeAddress(address: string): string {
+  return `uv://${address}`;
 }

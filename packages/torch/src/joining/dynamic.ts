@@ -1,6 +1,5 @@
 /** @file A group whose workers come and go: joining, leaving, and putting out those that are dead. One changes it at a time, by a token. */
 import { RpcError, WorkerInfo, rpcInfo } from '@backwire/rpc';
-import { WireError } from '@backwire/wire/internal';
 import type { Agent, Leaving } from '../agent.ts';
 import {
   IS_STATIC,
@@ -9,13 +8,12 @@ import {
   TOKEN_DONE,
   addressKey,
   nameKey,
-  readAddress,
   readMembers,
   tokenOf,
-  writeAddress,
   writeMembers,
   type ListedMember,
 } from '../group/store-text.ts';
+import { awaitAddress, publishAddress } from './addresses.ts';
 import { whileStoreAnswers, within, type Left } from './static.ts';
 import type { GroupStore } from './store.ts';
 
@@ -46,7 +44,10 @@ export class DynamicGroup implements Leaving {
   async freshId(): Promise<number> {
     const id = FIRST_ID - 1 + (await this.store.add(NEXT_ID, 1));
     if (id > MAX_ID)
-      throw new RpcError('resource-exhausted', `the group has had ${MAX_ID - FIRST_ID} workers, and has no more ids`);
+      throw new RpcError(
+        'resource-exhausted',
+        `the group has had ${MAX_ID - FIRST_ID + 1} workers of this kind, and has no more ids: begin another, at another store`,
+      );
     return id;
   }
 
@@ -71,8 +72,7 @@ export class DynamicGroup implements Leaving {
       await this.store.set(nameKey(agent.id), agent.name);
       // Before this worker is in the list: one that fails to join must not be found there by the next.
       for (const member of listed) await this.admit(agent, member, left);
-      const at = address.lastIndexOf(':');
-      await this.store.set(addressKey(agent.name), writeAddress(address.slice(0, at), Number(address.slice(at + 1))));
+      await publishAddress(this.store, agent.name, address);
       await this.store.set(MEMBERS, writeMembers([...listed, { name: agent.name, id: agent.id }]));
       try {
         await this.admit(agent, { name: agent.name, id: agent.id }, left);
@@ -102,17 +102,13 @@ export class DynamicGroup implements Leaving {
   async admit(agent: Agent, { name, id }: ListedMember, left: Left): Promise<void> {
     const key = addressKey(name);
     const waitMs = Math.min(MEMBER_MS, left() || MEMBER_MS);
-    const text = await this.store.awaitText(key, waitMs, `the address of worker '${name}'`).catch((error: unknown) => {
+    const address = await awaitAddress(this.store, name, waitMs).catch((error: unknown) => {
       if (rpcInfo(error)?.code !== 'deadline-exceeded') throw error;
       const missing = `worker '${name}' with id ${id} is a member of the group and has no address: '${this.store.key(key)}' in the store at ${this.store.endpoint} did not come within ${waitMs} ms`;
       const way = `evict '${name}' if it is dead`;
       throw new RpcError('deadline-exceeded', `${missing}; ${way}`, { peer: new WorkerInfo(name, id), cause: error });
     });
-    const { host, port } = this.stored(key, `the address of worker '${name}'`, () => readAddress(text));
-    agent.members.add({
-      worker: new WorkerInfo(name, id),
-      address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
-    });
+    agent.members.add({ worker: new WorkerInfo(name, id), address });
   }
 
   /**
@@ -162,18 +158,7 @@ export class DynamicGroup implements Leaving {
   private async listed(): Promise<ListedMember[]> {
     if (!(await this.store.has(MEMBERS))) return [];
     const text = await this.store.text(MEMBERS);
-    return this.stored(MEMBERS, 'the list of members', () => readMembers(text));
-  }
-
-  /** What is read of a key's value. @throws RpcError 'decode-error' or 'resource-exhausted' naming the key and the store. */
-  private stored<T>(key: string, what: string, read: () => T): T {
-    try {
-      return read();
-    } catch (error) {
-      if (!(error instanceof WireError)) throw error;
-      const text = `${what}, '${this.store.key(key)}' in the store at ${this.store.endpoint}, cannot be read: ${error.message}`;
-      throw new RpcError(error.code === 'limit' ? 'resource-exhausted' : 'decode-error', text, { cause: error });
-    }
+    return this.store.parsed(MEMBERS, 'the list of members', () => readMembers(text));
   }
 
   /** Asks a member for what torch asks, and makes itself known to it. */

@@ -2,11 +2,12 @@
 import { RpcError, WorkerInfo } from '@backwire/rpc';
 import { MAX_TIMER_MS } from '@backwire/rpc/internal';
 import type { Agent, Leaving } from '../agent.ts';
-import { IS_STATIC, addressKey, nameKey, readAddress, writeAddress } from '../group/store-text.ts';
+import { IS_STATIC, nameKey } from '../group/store-text.ts';
 import { NO_NAMES, readPython } from '../pickle/python-reader.ts';
 import { writePython } from '../pickle/python-writer.ts';
 import { refuse } from '../pickle/refusal.ts';
 import { PyTuple } from '../values/containers.ts';
+import { awaitAddress, publishAddress } from './addresses.ts';
 import { CallBarrier } from './barrier.ts';
 import type { History } from './history.ts';
 import type { MeshShell } from './mesh.ts';
@@ -52,17 +53,9 @@ export async function register(
         `rank ${rank} is '${there}' in the store and '${name}' among the ranks`,
       );
   }
-  const at = address.lastIndexOf(':');
-  await store.set(addressKey(agent.name), writeAddress(address.slice(0, at), Number(address.slice(at + 1))));
-  for (const [rank, name] of names.entries()) {
-    const { host, port } = readAddress(
-      await store.awaitText(addressKey(name), left(), `the address of worker '${name}'`),
-    );
-    agent.members.add({
-      worker: new WorkerInfo(name, rank),
-      address: `${host.includes(':') ? `[${host}]` : host}:${port}`,
-    });
-  }
+  await publishAddress(store, agent.name, address);
+  for (const [rank, name] of names.entries())
+    agent.members.add({ worker: new WorkerInfo(name, rank), address: await awaitAddress(store, name, left()) });
 }
 
 /** What others may take to let go of this worker's values once all have come to leave. torch's own workers do it at once. */

@@ -1,6 +1,7 @@
 /** @file What a torch group keeps in its store, read and written by one member: one request after another, each within a time. */
 import { RpcError } from '@backwire/rpc';
 import type { TorchClient } from '@backwire/rpc/internal';
+import { WireError } from '@backwire/wire/internal';
 import { ARRIVALS } from '../group/store-text.ts';
 
 const encoder = new TextEncoder();
@@ -67,6 +68,17 @@ export class GroupStore {
 
   async awaitText(key: string, timeoutMs: number, what: string): Promise<string> {
     return decoder.decode(await this.await(key, timeoutMs, what));
+  }
+
+  /** What `read` makes of a key's value. @throws RpcError 'decode-error' or 'resource-exhausted' naming the key and the store. */
+  parsed<T>(key: string, what: string, read: () => T): T {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof WireError)) throw error;
+      const text = `${what}, '${this.key(key)}' in the store at ${this.endpoint}, cannot be read: ${error.message}`;
+      throw new RpcError(error.code === 'limit' ? 'resource-exhausted' : 'decode-error', text, { cause: error });
+    }
   }
 
   /** Says that this process has come; how many have, then. */
