@@ -15,7 +15,7 @@ import type { StoreState } from './group-store.ts';
 import { Peer, type PeerOwner } from '../session/peer.ts';
 import type { StallGuard } from '../server/stall-guard.ts';
 import type { FrameHandler } from '../session/receiver.ts';
-import { unref } from '../base/platform.ts';
+import { within } from '../base/within.ts';
 import {
   lifeOf,
   type Life,
@@ -298,14 +298,11 @@ export class Peers implements PeerOwner {
   /** Takes the view as the store has it now, if it answers in time. */
   async freshen(): Promise<void> {
     if (!this.detector.isStoreUp || this.closed) return;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => (timer = unref(setTimeout(resolve, FRESH_MS))));
     const read = this.options.group.refresh().then(
       (view) => this.update(view),
       () => undefined,
     );
-    await Promise.race([read, late]);
-    clearTimeout(timer);
+    await within(read, FRESH_MS, () => undefined);
   }
 
   storeIs(state: StoreState): void {
