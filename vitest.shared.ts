@@ -38,6 +38,8 @@ export function shared(root: string, overrides: NonNullable<ViteUserConfig['test
       maxWorkers: 2,
       testTimeout: 30_000,
       hookTimeout: 30_000,
+      // What is waited for may cross processes, on a machine that is busy: the second that is the default measures the machine.
+      expect: { poll: { timeout: 20_000 } },
       execArgv: [`--conditions=${conditions[0] ?? ''}`],
       reporters: ['default', 'json', strays(resolve(root, 'test-output'))],
       outputFile: { json: resolve(root, 'test-output/results.json') },

@@ -196,6 +196,6 @@ it('a pass never takes the next life of a worker, or another with its id, for th
     for (const agent of open) if (agent.name === name) await leave(agent);
     await Promise.all([a, b].map((agent) => knows(agent, 1)));
     if (name === 'c') await join('c');
-    await vi.waitFor(() => expect(a.debugInfo()['dist_autograd.num_contexts'] ?? 0).toBe(0));
+    await expect.poll(() => a.debugInfo()['dist_autograd.num_contexts'] ?? 0).toBe(0);
   }
 }, 60_000);

@@ -260,7 +260,7 @@ for (const rendezvous of ['etcd', 'redis'] as const) {
         const all = { nodes: 2, rendezvous, rendezvousStore: address };
         const [a, b] = [new Host(all), new Host(all)];
         await Promise.any([a.sees('start rank=1'), b.sees('start rank=1')]);
-        await vi.waitFor(() => expect(storesOf(2)).toEqual([address, address]));
+        await expect.poll(() => storesOf(2)).toEqual([address, address]);
         end();
         expect([(await a.result).ok, (await b.result).ok]).toEqual([true, true]);
         expect(a.lines.concat(b.lines).join('\n')).not.toContain('hunter2');

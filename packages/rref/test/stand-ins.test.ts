@@ -2,7 +2,7 @@
 import { errorMatching } from '@backwire/testing';
 import { currentAgent, rpcFunction, RpcError, rpcSync, WorkerInfo } from '@backwire/rpc';
 import { tensor, type Tensor } from '@backwire/tensor';
-import { afterEach, expect, it, vi } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { agent, counters, eventually, isEmpty, startGroup, withGroup } from './group.ts';
 import { createRRef, remote, type RRef } from '../src/index.ts';
 import { makesStandIns, rrefsToSend, StandIn, standInOf, type Within } from '../src/internal.ts';
@@ -183,7 +183,7 @@ it('is asked within the limits of the call, and hears when nobody waits any more
     await eventually(() => lastWithin?.timeoutMs !== 0, 'it waits');
     controller.abort();
     await expect(waiting).rejects.toMatchObject({ code: 'cancelled' });
-    await vi.waitFor(() => expect(lastWithin?.signal?.aborted).toBe(true));
+    await expect.poll(() => lastWithin?.signal?.aborted).toBe(true);
     rref.dispose();
     await eventually(() => released.length === 1, 'it is released');
   }));

@@ -29,5 +29,6 @@ export * from './leaks.ts';
 export { Seeded, mutate } from './mutate.ts';
 export * from './fuzz.ts';
 export * from './packed.ts';
+export { processorMs } from './processor-time.ts';
 export * from './python-peer.ts';
 export { threadTexts } from './threads.ts';

@@ -3,7 +3,7 @@ import { backward, context, getGradients } from '@backwire/dist-autograd';
 import { rpcFunction, rpcSync } from '@backwire/rpc';
 import { createRRef, remote, type RRef } from '@backwire/rref';
 import { mul, tensor, type Tensor } from '@backwire/tensor';
-import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import type { Agent } from '../src/agent.ts';
 import { idOf } from '../src/autograd/contexts.ts';
 import { failed } from '../src/calls/caller.ts';
@@ -34,11 +34,9 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => leave(agents));
 afterEach(() =>
-  vi.waitFor(() =>
-    expect(agents.map((agent) => agent.autograd.debugInfo())).toEqual(
-      agents.map(() => ({ num_current_backward_passes: 0, num_autograd_contexts: 0 })),
-    ),
-  ),
+  expect
+    .poll(() => agents.map((agent) => agent.autograd.debugInfo()))
+    .toEqual(agents.map(() => ({ num_current_backward_passes: 0, num_autograd_contexts: 0 }))),
 );
 
 it.each(['n1', 'n0'])('goes through calls to %s, and those that they make', async (to) => {

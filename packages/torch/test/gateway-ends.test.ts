@@ -52,7 +52,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
       expect(await rref.rpcSync().value()).toBe(7);
       const before = waiting;
       const open = python.rpcSync('n2', never);
-      await vi.waitFor(() => expect(waiting).toBe(before + 1));
+      await expect.poll(() => waiting).toBe(before + 1);
       const died = errorMatching(RpcError, { code: 'peer-died', message: /worker 'n2' ended/, executed: 'yes' });
       const failing = expect(open).rejects.toThrow(died);
       await (torch[2] as Agent)[Symbol.asyncDispose]();
@@ -80,7 +80,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
     await vi.waitFor(() => expect(owned()).toBe(1), { timeout: 10_000 });
     expect(await b.run(() => (kept.get('b') as RRef<Box>).rpcSync().value())).toBe(7);
     kept.get('b')?.dispose();
-    await vi.waitFor(() => expect(owned()).toBe(0));
+    await expect.poll(() => owned()).toBe(0);
     expect(gateway.debugInfo()).toMatchObject({ num_owner_rrefs: 0, num_forks: 0 });
   });
 
@@ -96,7 +96,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
       await expect(rref.toHere()).rejects.toMatchObject({ code: 'owner-died' });
       await expect(python.rpcSync('n1', never)).rejects.toThrow(/worker 'gateway' has left|worker 'gateway' died/);
     });
-    await vi.waitFor(() => expect((torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0));
+    await expect.poll(() => (torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0);
     expect(await torch[0]?.run(() => rpcSync('n1', py<() => string>('ends.who')))).toBe('n1');
   });
 
@@ -122,7 +122,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
   it('that has left its torch group says so', async () => {
     const { a, torch } = await started();
     void torch[0]?.shutdown({ graceful: false });
-    await vi.waitFor(() => expect(torch[0]?.isClosed).toBe(true));
+    await expect.poll(() => torch[0]?.isClosed).toBe(true);
     await expect(a.run(() => python.rpcSync('n1', never))).rejects.toThrow(
       errorMatching(RpcError, { code: 'unavailable', message: /gateway 'gateway' has left its torch group/ }),
     );
@@ -140,7 +140,7 @@ describe('a gateway', { timeout: 90_000 }, () => {
       await expect(python.rpcSync('n1', never)).rejects.toMatchObject({ code: 'permission-denied' });
       await expect(rref.toHere()).rejects.toThrow(/is no gateway into a torch group any more/);
       rref.dispose();
-      await vi.waitFor(() => expect((torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0));
+      await expect.poll(() => (torch[1] as Agent).rrefs.debugInfo()['num_owner_rrefs']).toBe(0);
       // Another list, from now on.
       serveGateway(inTorch, { serve: [box], agent: gateway });
       await expect(python.rpcSync('n1', never)).rejects.toThrow(/does not serve 'ends\.never'/);

@@ -60,7 +60,7 @@ export class GatewayGroup {
         expect(this.torch.flatMap(({ rrefs }) => [...rrefs.worker.users.all()])).toEqual([]);
         expect(this.torch.map(({ caller }) => caller.active)).toEqual(this.torch.map(() => 0));
       },
-      { timeout: 5_000 },
+      { timeout: 20_000 },
     );
   }
 

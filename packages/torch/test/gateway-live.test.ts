@@ -182,10 +182,10 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () =
     });
     const controller = new AbortController();
     const call = inside(() => python.rpcSync('py0', slow, [py.float(1) as never], { signal: controller.signal }));
-    await vi.waitFor(() => expect(torch.caller.active).toBe(1));
+    await expect.poll(() => torch.caller.active).toBe(1);
     controller.abort();
     await expect(call).rejects.toMatchObject({ code: 'cancelled' });
-    await vi.waitFor(() => expect(torch.caller.active).toBe(0));
+    await expect.poll(() => torch.caller.active).toBe(0);
   });
 
   it('names a worker of Python that is killed', async () => {
@@ -195,7 +195,7 @@ describe.skipIf(torchVersion === undefined)(withTorch, { timeout: 60_000 }, () =
     const failing = expect(call).rejects.toThrow(
       errorMatching(RpcError, { code: 'peer-died', message: /the connection to worker 'py1' ended/ }),
     );
-    await vi.waitFor(() => expect(torch.caller.active).toBe(1));
+    await expect.poll(() => torch.caller.active).toBe(1);
     await second.kill();
     await failing;
     await expect(rref.rpcSync().add(1)).rejects.toThrow(/worker 'py1' cannot be reached/);

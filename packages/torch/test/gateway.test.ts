@@ -16,7 +16,7 @@ import { context } from '@backwire/dist-autograd';
 import { createRRef, isRRef, type RRef } from '@backwire/rref';
 import { add, memory, rpcName, tensor, type Tensor } from '@backwire/tensor';
 import { errorMatching } from '@backwire/testing';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Agent } from '../src/agent.ts';
 import {
   OpaqueTensor,
@@ -239,9 +239,9 @@ describe.each(['memory', 'ws'])('over %s', (transport) => {
 
   it('passes the time limit: nobody waits in the torch group either', async () => {
     const late = inside(() => python.rpcSync('n1', names.never, [], { timeoutMs: 80 }));
-    await vi.waitFor(() => expect(all.inTorch.caller.active).toBe(1));
+    await expect.poll(() => all.inTorch.caller.active).toBe(1);
     await expect(late).rejects.toMatchObject({ code: 'deadline-exceeded' });
-    await vi.waitFor(() => expect(all.inTorch.caller.active).toBe(0), { timeout: 1_000 });
+    await expect.poll(() => all.inTorch.caller.active).toBe(0);
     const made = inside(() => python.remote('n1', names.never, [], { timeoutMs: 80 }));
     await expect(made.toHere()).rejects.toMatchObject({ code: 'deadline-exceeded' });
     made.dispose();
@@ -263,11 +263,11 @@ describe.each(['memory', 'ws'])('over %s', (transport) => {
     const controller = new AbortController();
     const before = waiting;
     const call = inside(() => python.rpcSync('n1', names.never, [], { signal: controller.signal, timeoutMs: 0 }));
-    await vi.waitFor(() => expect(waiting).toBe(before + 1));
+    await expect.poll(() => waiting).toBe(before + 1);
     expect(all.inTorch.caller.active).toBe(1);
     controller.abort(new Error('enough'));
     await expect(call).rejects.toMatchObject({ code: 'cancelled', cause: new Error('enough') });
-    await vi.waitFor(() => expect(all.inTorch.caller.active).toBe(0), { timeout: 1_000 });
+    await expect.poll(() => all.inTorch.caller.active).toBe(0);
   });
 
   it('makes objects, whose RRef is used by its holder and by others, and lets go of them when nobody has it', async () => {
@@ -279,7 +279,7 @@ describe.each(['memory', 'ws'])('over %s', (transport) => {
     expect((await rref.rpcAsync().grown(tensor([1, 2]))).toArray()).toEqual([47, 94]);
     await inside(() => rpcSync('b', keep, [rref]));
     rref.dispose();
-    await vi.waitFor(() => expect(all.a.debugInfo()).toMatchObject({ num_forks: 0, num_pending_users: 0 }));
+    await expect.poll(() => all.a.debugInfo()).toMatchObject({ num_forks: 0, num_pending_users: 0 });
     const [held] = kept.splice(0) as [RRef<Counter>];
     expect(await inside(() => held.rpcSync().value(), all.b)).toBe(47);
     expect((all.torch[1] as Agent).rrefs.debugInfo()).toMatchObject({ num_owner_rrefs: 1 });

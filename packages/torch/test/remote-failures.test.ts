@@ -41,7 +41,7 @@ async function nothingIsLeft(): Promise<void> {
         0,
         { num_owner_rrefs: 0, num_forks: 0, num_pending_users: 0, num_pending_children: 0, num_pending_futures: 0 },
       ]);
-  });
+  }, 20_000);
 }
 
 it('throws arguments that cannot travel, on others and here', async () => {

@@ -59,7 +59,7 @@ afterEach(async () => {
         num_pending_futures: 0,
       })),
     );
-  });
+  }, 20_000);
 });
 
 const inside = <T>(fn: () => T): T => me.run(fn);

@@ -37,8 +37,8 @@ describe('between workers of this kind', () => {
       code: 'deadline-exceeded',
     });
     release();
-    await vi.waitFor(() => expect(made).toBe(true));
-    await vi.waitFor(() => expect(counts(second)).toMatchObject(nothing));
+    await expect.poll(() => made).toBe(true);
+    await expect.poll(() => counts(second)).toMatchObject(nothing);
     await leave(agents);
   });
 
@@ -53,7 +53,7 @@ describe('between workers of this kind', () => {
       code: 'decode-error',
       message: expect.stringContaining("names 'unread.Thing', which is not offered here") as string,
     });
-    await vi.waitFor(() => expect(counts(second)).toMatchObject(nothing));
+    await expect.poll(() => counts(second)).toMatchObject(nothing);
     await leave(agents);
   });
 
@@ -63,7 +63,7 @@ describe('between workers of this kind', () => {
     const held: RRef<unknown> = first.run(() => remote('n1', same, [2]));
     await held.confirmed();
     const open = first.run(() => rpcSync('n2', late, [own, held])).catch((error: unknown) => error);
-    await vi.waitFor(() => expect(counts(first)).toMatchObject({ num_owner_rrefs: 1, num_pending_children: 0 }));
+    await expect.poll(() => counts(first)).toMatchObject({ num_owner_rrefs: 1, num_pending_children: 0 });
     first.forget('n2');
     expect(await open).toMatchObject({ code: 'cancelled' });
     expect(counts(first)).toMatchObject(nothing);

@@ -1,5 +1,5 @@
 /** @file Listeners of events: which there are, and how many. */
-import { expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import type { AgentEvents } from '../base/rpc-agent.ts';
 import { EventHub } from './events.ts';
 
@@ -50,7 +50,7 @@ it("what a listener throws, or an asynchronous one rejects with, is an 'error' e
   hub.on('fenced', () => void heard.push('told'));
   hub.emit('fenced', undefined);
   expect(heard).toEqual(['Error: thrown', 'told']);
-  await vi.waitFor(() => expect(heard.slice(2).toSorted()).toEqual(['Error: of a thenable', 'Error: rejected']));
+  await expect.poll(() => heard.slice(2).toSorted()).toEqual(['Error: of a thenable', 'Error: rejected']);
 });
 
 it("what an asynchronous listener of 'error' rejects with is a warning, and no further event", async () => {
@@ -64,7 +64,7 @@ it("what an asynchronous listener of 'error' rejects with is a warning, and no f
     rejecting('of the listener', () => void told++),
   );
   hub.emit('error', new Error('first'));
-  await vi.waitFor(() => expect(warned.map(String)).toEqual(['Error: of the listener']));
+  await expect.poll(() => warned.map(String)).toEqual(['Error: of the listener']);
   process.off('warning', listener);
   expect(told).toBe(1);
 });

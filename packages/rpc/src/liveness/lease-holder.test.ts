@@ -173,7 +173,7 @@ test('Redis is greeted, told the age on every connection, and says when the leas
     return alive ? '*1\r\n:1\r\n' : '*1\r\n:0\r\n';
   });
   const { holder, events } = hold(ofRedis(url));
-  await vi.waitFor(() => expect(events.again).toHaveBeenCalledTimes(1));
+  await vi.waitFor(() => expect(events.again).toHaveBeenCalledTimes(1), { timeout: 20_000 });
   expect(await holder.hold(17)).toBe(true);
   const age = Buffer.from('ä/age').toString('latin1');
   const held = ['1', 'values', 'changes', 'hold', 'lease', age, '17'];
@@ -185,7 +185,7 @@ test('Redis is greeted, told the age on every connection, and says when the leas
   ]);
   said.length = 0;
   cut();
-  await vi.waitFor(() => expect(events.again).toHaveBeenCalledTimes(2));
+  await vi.waitFor(() => expect(events.again).toHaveBeenCalledTimes(2), { timeout: 20_000 });
   expect(await holder.hold(18)).toBe(true);
   expect(said.map(([name]) => name)).toEqual(['AUTH', 'SELECT', 'EVALSHA']);
   alive = false;
@@ -202,7 +202,7 @@ test.each([
 ])('a Redis that %s ends no lease', async (_, answer) => {
   const { url } = await redisThat(answer);
   const { holder, events } = hold(ofRedis(url));
-  await vi.waitFor(() => expect(events.again).toHaveBeenCalled());
+  await vi.waitFor(() => expect(events.again).toHaveBeenCalled(), { timeout: 20_000 });
   await expect(holder.hold(17)).rejects.toMatchObject({ code: 'unavailable' });
   expect(events.lost).not.toHaveBeenCalled();
 });
@@ -210,7 +210,7 @@ test.each([
 test('commands that wait for Redis fail when the connection breaks', async () => {
   const { url, cut } = await redisThat((command) => (command[0]?.startsWith('EVAL') === true ? '' : '+OK\r\n'));
   const { holder, events } = hold(ofRedis(url));
-  await vi.waitFor(() => expect(events.again).toHaveBeenCalled());
+  await vi.waitFor(() => expect(events.again).toHaveBeenCalled(), { timeout: 20_000 });
   const holding = holder.hold(17);
   cut();
   await expect(holding).rejects.toMatchObject({ code: 'unavailable' });

@@ -1,4 +1,5 @@
 /** @file Storages on their way, in and out: complete once, in pieces that come in order, however many a message has. */
+import { processorMs } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 import { BodyLane, type InBody } from './body-lane.ts';
 
@@ -31,12 +32,13 @@ describe('the storages of a message that arrive', () => {
     const lane = new BodyLane();
     const storages = Array.from({ length: MOST }, (_, storage) => ({ storage, bytes: 1 }));
     lane.expect(1, storages);
-    const began = performance.now();
     let complete = 0;
-    for (let storage = 0; storage < MOST; storage++)
-      if (lane.landed(lane.place(1, storage, 0, 1) as InBody, 1)) complete++;
+    const took = processorMs(() => {
+      for (let storage = 0; storage < MOST; storage++)
+        if (lane.landed(lane.place(1, storage, 0, 1) as InBody, 1)) complete++;
+    });
     expect(complete).toBe(1);
-    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(took).toBeLessThan(1_000);
   });
 });
 
@@ -47,9 +49,10 @@ describe('the storages of a message that leave', () => {
       1,
       Array.from({ length: MOST }, (_, storage) => ({ storage, bytes: 1, body: `${storage}` })),
     );
-    const began = performance.now();
-    for (let storage = 0; storage < MOST - 1; storage++) lane.confirmed(1, storage);
-    expect(performance.now() - began).toBeLessThan(1_000);
+    const took = processorMs(() => {
+      for (let storage = 0; storage < MOST - 1; storage++) lane.confirmed(1, storage);
+    });
+    expect(took).toBeLessThan(1_000);
     expect([lane.confirmed(1, 5), lane.confirmed(1, MOST)]).toEqual([undefined, undefined]);
     expect(lane.drop(1).map(({ body }) => body)).toEqual([`${MOST - 1}`]);
     expect([lane.drop(1), lane.pendingBytes, lane.hasMore()]).toEqual([[], 0, true]);

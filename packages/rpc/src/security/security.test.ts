@@ -264,10 +264,11 @@ describe('secrets that can be guessed', () => {
   });
 
   test('a long one takes no long time to judge', () => {
-    const began = performance.now();
-    findKeys({ secret: randomBytes(100_000), env: {} });
-    findKeys({ secret: randomBytes(75_000).toString('base64'), env: {} });
-    expect(performance.now() - began).toBeLessThan(2_000);
+    const took = processorMs(() => {
+      findKeys({ secret: randomBytes(100_000), env: {} });
+      findKeys({ secret: randomBytes(75_000).toString('base64'), env: {} });
+    });
+    expect(took).toBeLessThan(2_000);
   });
 
   test('nor are a few words that one thought of', () => {
@@ -296,11 +297,10 @@ describe('secrets that can be guessed', () => {
 
   test('it is worked out once for each group', () => {
     const [key] = keysOf('the secret of a fresh group');
-    const took = (): number => {
-      const start = performance.now();
-      for (let i = 0; i < 100; i++) keyIdIn({ secret: Uint8Array.from(key.secret) }, 'fresh');
-      return performance.now() - start;
-    };
+    const took = (): number =>
+      processorMs(() => {
+        for (let i = 0; i < 100; i++) keyIdIn({ secret: Uint8Array.from(key.secret) }, 'fresh');
+      });
     const first = took();
     expect(took()).toBeLessThan(first / 2);
   });

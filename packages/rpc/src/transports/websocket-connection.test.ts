@@ -99,7 +99,7 @@ test('a message that is longer than any ends it', async () => {
   socket.tell('message', { data: new ArrayBuffer(MAX_MESSAGE_BYTES) });
   expect([seen.bytes, connection.closed]).toEqual([MAX_MESSAGE_BYTES, false]);
   socket.tell('message', { data: new ArrayBuffer(MAX_MESSAGE_BYTES + 1) });
-  await vi.waitFor(() => expect(seen.ends).toHaveLength(1));
+  await expect.poll(() => seen.ends).toHaveLength(1);
   expect([seen.bytes, String(seen.ends[0])]).toEqual([MAX_MESSAGE_BYTES, expect.stringContaining('longer than any')]);
 });
 

@@ -3,11 +3,15 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { backendName } from '../index.ts';
 import { openLibrary } from './blas-library.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'blas-'));
+// Not made as the file is read: a file whose tests are all skipped runs no hooks, and nothing would take it away.
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'blas-'));
+});
 const before = process.env['BACKWIRE_BLAS'];
 afterEach(() => {
   if (before === undefined) delete process.env['BACKWIRE_BLAS'];

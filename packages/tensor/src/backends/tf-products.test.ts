@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { backendName } from '../index.ts';
 import { currentBackend, currentDevice } from './current.ts';
 import type { Heap } from './heap.ts';
@@ -130,7 +130,11 @@ interface Operand {
 }
 
 describe.runIf(process.platform === 'linux' && backendName() === 'wasm')('a library of TensorFlow', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'tensorflow-'));
+  let folder: string;
+  // Not as the tests are collected, which happens to those that are skipped, too.
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tensorflow-'));
+  });
   afterAll(() => rmSync(folder, { recursive: true }));
 
   it('that is not there is passed over', () => {
