@@ -28,7 +28,7 @@ describe('close of a shared store', { timeout: 60_000 }, () => {
         const began = performance.now();
         await near.close();
         while ((await other.get('member')) !== undefined && performance.now() - began < 15_000) await sleep(50);
-        expect(performance.now() - began).toBeLessThan(2_000);
+        expect(performance.now() - began).toBeLessThan(8_000);
       },
     );
 });

@@ -1,5 +1,6 @@
 /** @file Feeds damaged samples to decoders: each must accept them or refuse them in its own words, quickly. */
 import { Seeded, mutate } from './mutate.ts';
+import { processorMs } from './processor-time.ts';
 
 /** A decoder and inputs that it accepts. */
 export interface FuzzTarget {
@@ -74,13 +75,13 @@ export function fuzz({ targets, count, seed, refusal }: FuzzOptions): FuzzReport
 }
 
 function again(run: () => void): number {
-  const began = performance.now();
-  try {
-    run();
-  } catch {
-    // Counted the first time.
-  }
-  return performance.now() - began;
+  return processorMs(() => {
+    try {
+      run();
+    } catch {
+      // Counted the first time.
+    }
+  });
 }
 
 /** Prints a report, and says by the exit code whether it holds failures. */

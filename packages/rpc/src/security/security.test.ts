@@ -1,6 +1,7 @@
 /** @file Who gets in, who does not, and how soon each side is told. */
 import { hkdfSync, randomBytes, scryptSync } from 'node:crypto';
 import { connect } from 'node:net';
+import { processorMs } from '@backwire/testing';
 import { afterEach, describe, expect, test } from 'vitest';
 import { newSecret } from '../base/ids.ts';
 import { memoryPair } from '../transports/memory.ts';

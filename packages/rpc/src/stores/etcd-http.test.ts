@@ -62,7 +62,7 @@ test('those that wait longer than a request may take are not lost while others a
 
 test('a server that answers nothing fails all of them in the time of one', async () => {
   const { endpoint } = await slow();
-  const api = new EtcdApi([endpoint], { requestMs: 300 });
+  const api = new EtcdApi([endpoint], { requestMs: 1_000 });
   const began = performance.now();
   const ended = await Promise.allSettled(Array.from({ length: 200 }, () => api.call('/v3/kv/range', {})));
   expect(ended.map(({ status }) => status)).toEqual(Array(200).fill('rejected'));
@@ -70,7 +70,7 @@ test('a server that answers nothing fails all of them in the time of one', async
     Array(200).fill('unavailable'),
   );
   // Not one after another, which would be seven times as long.
-  expect(performance.now() - began).toBeLessThan(1_500);
+  expect(performance.now() - began).toBeLessThan(5_000);
 });
 
 test('one server that answers nothing does not hold up another', async () => {

