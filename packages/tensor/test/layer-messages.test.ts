@@ -44,6 +44,29 @@ const REFUSED: readonly (readonly [name: string, run: () => unknown, message: st
   ],
   ['BatchNorm1d', () => new nn.BatchNorm1d(3).forward(ones([2, 4])), 'BatchNorm1d takes 3 channels, got [2, 4]'],
   [
+    'BatchNorm1d whose eps is below zero',
+    () => new nn.BatchNorm1d(3, { eps: -1e-5 }).forward(ones([2, 3])),
+    'batchNorm: eps is added to variances, and is above 0 while training, but got -0.00001',
+  ],
+  [
+    'BatchNorm1d in evaluation mode whose eps is below zero',
+    () => new nn.BatchNorm1d(3, { eps: -2 }).eval().forward(ones([2, 3])),
+    'batchNorm: eps is added to variances, and is not below 0, but got -2',
+  ],
+  [
+    'MultiheadAttention with a mask of batches beside one sequence',
+    () => {
+      const x = ones([2, 4]);
+      return new nn.MultiheadAttention(4, 1).forward(x, x, x, { keyPaddingMask: ones([1, 2]) });
+    },
+    'MultiheadAttention: beside a query of one sequence [L, E] the keyPaddingMask is [2], but got [1, 2]',
+  ],
+  [
+    'dirac_ of half a group',
+    () => nn.init.dirac_(ones([2, 2, 3]), 0.5),
+    'nn.init.dirac_(): groups is a whole number of at least 1, got 0.5',
+  ],
+  [
     'BatchNorm2d without weights',
     () => new nn.BatchNorm2d(3, { affine: false }).forward(ones([2, 4, 5, 5])),
     'BatchNorm2d takes 3 channels, got [2, 4, 5, 5]',

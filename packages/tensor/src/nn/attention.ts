@@ -138,7 +138,11 @@ export class MultiheadAttention extends Module {
     const single = query.rank === 2;
     const inner = (t: Tensor): Tensor => (single ? t.unsqueeze(1) : this.batchFirst ? t.transpose(0, 1) : t);
     const { attnMask, keyPaddingMask, needWeights = true } = options;
-    const padding = single && keyPaddingMask?.rank === 1 ? keyPaddingMask.unsqueeze(0) : keyPaddingMask;
+    if (single && keyPaddingMask !== undefined && keyPaddingMask.rank !== 1)
+      throw new ShapeError(
+        `MultiheadAttention: beside a query of one sequence [L, E] the keyPaddingMask is [${key.shape[0]}], but got [${keyPaddingMask.shape.join(', ')}]`,
+      );
+    const padding = single ? keyPaddingMask?.unsqueeze(0) : keyPaddingMask;
     // As in PyTorch: a query without any key to attend to has weights of NaN, and attends to nothing where nobody asks for them.
     const normalise = needWeights ? (scores: Tensor): Tensor => scores.softmax(-1) : safeSoftmax;
     const [out, weights] = this.attend(inner(query), inner(key), inner(value), { attnMask, padding, normalise });

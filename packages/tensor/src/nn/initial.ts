@@ -217,6 +217,8 @@ export function dirac_<T extends Tensor>(t: T, groups = 1): T {
   checkArguments('nn.init.dirac_', [t, groups]);
   if (t.rank < 3 || t.rank > 5) throw new ShapeError('Only tensors with 3, 4, or 5 dimensions are supported');
   const [out, inner] = t.shape as [number, number];
+  if (!Number.isInteger(groups) || groups < 1)
+    throw new RangeError(`nn.init.dirac_(): groups is a whole number of at least 1, got ${groups}`);
   if (out % groups !== 0) throw new ShapeError('dim 0 must be divisible by groups');
   const perGroup = out / groups;
   return quietly(t, () => {

@@ -1,6 +1,5 @@
 /** @file Operations made of others: their derivatives follow. */
 import { ones } from '../creation.ts';
-import type { DType } from '../dtype.ts';
 import { ShapeError } from '../errors.ts';
 import { named } from '../named.ts';
 import { bernoulliLike } from '../random.ts';
@@ -17,34 +16,22 @@ import {
   trailingDims,
 } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
+import { affine, channelNorm, normalised, perChannel, tooFew, type BatchNormOptions } from './channel-norm.ts';
 import { defineFunction } from './define.ts';
 import { concat } from './join.ts';
 import { checkMask, safeSoftmax } from './masking.ts';
 import { matmul } from './matmul.ts';
 import { unfit } from './unfit.ts';
 import type { Dims } from './reduce.ts';
-import { variance } from './spread.ts';
-import { checkStatistics } from './statistics.ts';
 import { where } from './where.ts';
-import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same, type Takes } from './takes.ts';
+import { ALL, check, each, FLOAT, FLOATING, NUMBER, promoted, same } from './takes.ts';
 import { whiten } from './whiten.ts';
-import { isHalf, toFloat32 } from '../precision.ts';
+import { toFloat32 } from '../precision.ts';
 import { alike, inFloat32, inFloat32Both } from './widen.ts';
 import { checkOptionNames, optionNames } from '../option-names.ts';
 
 const ATTENTION_OPTIONS: ReadonlySet<string> = new Set(['mask', 'causal', 'scale']);
 const BATCH_NORM_OPTIONS = optionNames<BatchNormOptions>()('weight bias runningMean runningVar training momentum eps');
-
-/** Weights have the dtype of what is normalised, or are float32 beside half precision. */
-const normalised: Takes = (operands) => {
-  const [first, ...rest] = operands.map((t) => t.dtype) as [DType, ...DType[]];
-  const fits = (dtype: DType): boolean => dtype === first || (isHalf(first) && dtype === 'float32');
-  if (!rest.every((dtype) => dtype === rest[0] && fits(dtype))) {
-    const got = [...new Set(rest)].join(' and ');
-    return `takes weights of the dtype of what it normalises, or float32 beside half precision, but got ${got} for ${first}`;
-  }
-  return each(FLOAT)(operands.slice(0, 1));
-};
 
 /** start + weight (end - start). */
 export const lerp = defineFunction(
@@ -237,16 +224,6 @@ function checkAffine(
   }
 }
 
-function affine(t: Tensor, weight?: Tensor | null, bias?: Tensor | null): Tensor {
-  const scaled = weight === undefined || weight === null ? t : t.mul(weight);
-  return bias === undefined || bias === null ? scaled : scaled.add(bias);
-}
-
-/** A parameter for each channel in the shape that broadcasts over [N, C, ...]. */
-function perChannel(p: Tensor | null | undefined, rank: number): Tensor | null {
-  return p === undefined || p === null ? null : p.reshape([p.size, ...Array<number>(rank - 2).fill(1)]);
-}
-
 /** Normalises each group of channels of [N, C, ...] (Wu & He 2018). */
 export const groupNorm = defineFunction(
   'groupNorm',
@@ -264,63 +241,18 @@ export const groupNorm = defineFunction(
     }),
 );
 
-/** What `batchNorm` takes beside its input [N, C, ...]: weights, running statistics, and which of them to use. */
-export interface BatchNormOptions {
-  /** What each channel is multiplied by afterwards, [C]. @default none */
-  weight?: Tensor | null;
-  /** What is added to each channel after that, [C]. @default none */
-  bias?: Tensor | null;
-  /** [C]; updated in place when training. */
-  runningMean?: Tensor | null;
-  /** [C]; updated in place when training. */
-  runningVar?: Tensor | null;
-  /** Whether the statistics are the batch's own, instead of the running ones. @default true */
-  training?: boolean;
-  /** The share that this batch has in the running statistics, 0 to 1. @default 0.1 */
-  momentum?: number;
-  /** Added to variances, so that none is zero. @default 1e-5 */
-  eps?: number;
-}
-
-function tooFew(t: Tensor): ShapeError {
-  return new ShapeError(
-    `Expected more than 1 value per channel when training, got input of shape [${t.shape.join(', ')}]`,
-  );
-}
+export type { BatchNormOptions } from './channel-norm.ts';
 
 /** Normalises each channel of [N, C, ...] over the batch, or by running statistics (Ioffe & Szegedy 2015). */
-export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNormOptions = {}): Tensor =>
-  inFloat32(t, (x) => {
-    checkOptionNames(options, BATCH_NORM_OPTIONS, 'batchNorm()');
-    const { training = true, momentum = 0.1, eps = 1e-5, runningMean, runningVar } = options;
-    const weights = [options.weight, options.bias].filter((w) => w !== undefined && w !== null);
-    check('batchNorm', normalised, [t, ...weights]);
-    if (x.rank < 2) throw new ShapeError(`batchNorm expects [N, C, ...], got [${x.shape.join(', ')}]`);
-    const channels = x.shape[1] as number;
-    for (const part of ['weight', 'bias', 'runningMean', 'runningVar'] as const) {
-      const size = options[part]?.size ?? channels;
-      if (size !== channels)
-        throw new ShapeError(`batchNorm: ${part} should contain ${channels} elements, not ${size}`);
-    }
-    checkStatistics('batchNorm', runningMean, runningVar, training);
-    const dims = x.shape.map((_, i) => i).filter((i) => i !== 1);
-    const scale = perChannel(options.weight, x.rank);
-    const shift = perChannel(options.bias, x.rank);
-    if (!training) {
-      const mean = perChannel(runningMean, x.rank) as Tensor;
-      const spread = (perChannel(runningVar, x.rank) as Tensor).add(eps).rsqrt();
-      return affine(x.sub(mean).mul(spread), scale, shift);
-    }
-    const count = sizeOf(dims.map((d) => x.shape[d] as number));
-    if (training && count === 1) throw tooFew(x);
-    if (training && x.size > 0) {
-      const seen = x.detach();
-      runningMean?.mul_(1 - momentum).add_(seen.mean(dims), { alpha: momentum });
-      runningVar?.mul_(1 - momentum).add_(variance(seen, dims), { alpha: momentum });
-    }
-    return affine(whiten(x, dims, eps), scale, shift);
-  }),
-);
+export const batchNorm = named('aten::batch_norm', (t: Tensor, options: BatchNormOptions = {}): Tensor => {
+  checkOptionNames(options, BATCH_NORM_OPTIONS, 'batchNorm()');
+  const { training = true, eps = 1e-5 } = options;
+  if (!(training ? eps > 0 : eps >= 0))
+    throw new RangeError(
+      `batchNorm: eps is added to variances, and is ${training ? 'above 0 while training' : 'not below 0'}, but got ${eps}`,
+    );
+  return channelNorm(t, options);
+});
 
 /**
  * softmax(q k^T / √d + mask) v: q [..., n, d], k [..., m, d], v [..., m, e]. `mask` is bool (true: attend) or added; `causal` keeps

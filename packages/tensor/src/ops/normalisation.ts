@@ -6,7 +6,7 @@ import { EPSILON } from '../precision.ts';
 import { sweep } from '../scope.ts';
 import { trailingDims } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
-import { batchNorm } from './composite.ts';
+import { channelNorm } from './channel-norm.ts';
 import { checkStatistics } from './statistics.ts';
 import { defineFunction } from './define.ts';
 import { each, FLOAT } from './takes.ts';
@@ -59,7 +59,7 @@ export const instanceNorm = named('aten::instance_norm', (t: Tensor, options: In
   if (t.rank < 3) throw new ShapeError(`instanceNorm expects [N, C, ...], got [${t.shape.join(', ')}]`);
   checkStatistics('instanceNorm', runningMean, runningVar, useInputStats);
   if (!useInputStats) {
-    return batchNorm(t, { weight, bias, runningMean, runningVar, training: false, momentum, eps } as never);
+    return channelNorm(t, { weight, bias, runningMean, runningVar, training: false, momentum, eps } as never);
   }
   const [n, c, ...rest] = t.shape as [number, number, ...number[]];
   if (rest.reduce((a, b) => a * b, 1) === 1)
@@ -68,7 +68,7 @@ export const instanceNorm = named('aten::instance_norm', (t: Tensor, options: In
     const repeated = (p: Tensor | null | undefined): Tensor | null =>
       p === undefined || p === null ? null : p.repeat([n]);
     const [mean, variance] = [runningMean, runningVar].map((p) => repeated(p?.detach()));
-    const flat = batchNorm(t.reshape([1, n * c, ...rest]), {
+    const flat = channelNorm(t.reshape([1, n * c, ...rest]), {
       weight: repeated(weight),
       bias: repeated(bias),
       runningMean: mean ?? null,
