@@ -297,6 +297,7 @@ const REFUSED: readonly (readonly [name: string, run: () => unknown, message: st
   ['LSTM of nothing', () => new nn.LSTM(3, 0), 'hiddenSize must be greater than zero'],
   ['GRU of nothing', () => new nn.GRU(0, 3), 'inputSize must be greater than zero'],
   ['allClose with less than no room', () => ones([1]).allClose(ones([1]), { rtol: -1 }), 'rtol must be greater'],
+  ['diff of less than none', () => ones([3]).diff(-2), 'diff: n is a whole number of at least 0, but got -2'],
   ['bincount up to a half', () => bw.bincount(classes(0, 1), undefined, 0.5), 'minLength is a whole number'],
   [
     'OneHotCategorical of another event',

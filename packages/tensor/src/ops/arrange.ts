@@ -169,6 +169,7 @@ function stackShape(tensors: readonly Tensor[]): number[] {
 export const diff = defineFunction('diff', each(ALL), (t: Tensor, n = 1, dim = -1): Tensor =>
   sweep(() => {
     if (t.rank === 0) throw new ShapeError('diff expects input to be at least one-dimensional');
+    if (!Number.isInteger(n) || n < 0) throw new RangeError(`diff: n is a whole number of at least 0, but got ${n}`);
     if (n === 0) return t.alias();
     const d = normalizeDim(dim, t.rank);
     let out = t.alias();

@@ -5,7 +5,6 @@ import { checkOptionNames } from '../option-names.ts';
 import { sweep } from '../scope.ts';
 import { normalizeDim } from '../shape.ts';
 import type { Tensor } from '../tensor.ts';
-import { elu } from './activations.ts';
 import { defineFunction } from './define.ts';
 import { scatter } from './indexing.ts';
 import { where } from './where.ts';
@@ -17,7 +16,8 @@ export const celu = defineFunction('celu', each(FLOAT), (t: Tensor, alpha = 1): 
   if (alpha === 0) throw new RangeError('celu: ZeroDivisionError: alpha cannot be 0 for CELU');
   return inFloat32(t, (x) => {
     const below = x.detach().le(0);
-    return where(below, elu(where(below, x, 0).div(alpha)).mul(alpha), x);
+    // Not elu, which leaves what a negative alpha makes positive as it is.
+    return where(below, where(below, x, 0).div(alpha).expm1().mul(alpha), x);
   });
 });
 
