@@ -225,7 +225,7 @@ export const SLOPES: readonly Explanation[] = [
       'the gradients of batchNorm are those of the elements in their order; PyTorch, where the images are a transposed view with a dimension of 1 whose strides fit channels-last, takes those of other channels, and others than for a copy of the view',
     holds: ({ program, difference, torchs }) =>
       (difference.kind === 'gradient' ||
-        (difference.kind === 'value' && someStatement(program, (line) => line.op === 'step'))) &&
+        (difference.kind === 'value' && someStatement(program, ({ op }) => /^(step|grad)$/.test(op)))) &&
       !difference.ours.endsWith(': NaN') &&
       Object.values(torchs.seen).some((one) => isTensor(one) && one.shape.length > 2 && one.shape.includes(1)) &&
       someStatement(program, (line) => /BatchNorm/i.test(line.ts)) &&

@@ -24,6 +24,7 @@ import {
 } from './found.ts';
 import { REFUSALS } from './explained-refusals.ts';
 import { SLOPES } from './explained-slopes.ts';
+import { SPOILT } from './explained-spoilt.ts';
 import { SUMS } from './explained-sums.ts';
 import { VALUES } from './explained-values.ts';
 import { isInput, isRef, type Arg } from './program.ts';
@@ -455,6 +456,7 @@ export const EXPLANATIONS: readonly Explanation[] = [
   ...REFUSALS,
   ...SLOPES,
   ...VALUES,
+  ...SPOILT,
 ];
 
 /** A tensor without dimensions. */

@@ -477,12 +477,17 @@ def raw(t):
 
 def answer(program, wants_conditioning):
     found, refusal, dtypes = run(program)
-    outcome = {"seen": {path: seen(value) for path, value in found.items()}}
+    try:
+        outcome = {"seen": {path: seen(value) for path, value in found.items()}}
+    except RuntimeError as error:
+        # Such as a sparse tensor of a negative size, which is made and cannot be read.
+        found, refusal, outcome = {}, {"at": -1, "name": "Unreadable", "message": str(error)}, {"seen": {}}
     if refusal:
         outcome["refusal"] = refusal
     if wants_conditioning:
         padded = dtypes + [None] * len(program["lines"])
-        return {"outcome": outcome, "conditioning": {"exact": conditioning(program, padded, refusal)}}
+        exact = conditioning(program, padded, refusal) if found else {}
+        return {"outcome": outcome, "conditioning": {"exact": exact}}
     return outcome
 
 

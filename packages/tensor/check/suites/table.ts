@@ -8,6 +8,7 @@ import { operationSuite } from './operations.ts';
 import { optimizerSuite } from './optimizers.ts';
 import { secondSuite } from './second.ts';
 import { portedSuite } from './ported.ts';
+import { refusalSuite } from './refusals.ts';
 import { scheduleSuite } from './schedules.ts';
 import { sharedSuite } from './shared.ts';
 import type { Suite } from './suite.ts';
@@ -30,4 +31,5 @@ export const suites: readonly Suite[] = [
   sharedSuite,
   curvatureSuite,
   trainingSuite,
+  refusalSuite,
 ];
