@@ -93,6 +93,12 @@ export const SPOILT: readonly Explanation[] = [
       difference.kind === 'dtype' && someStatement(program, (line) => line.ts.includes('vectorToParameters')),
   },
   {
+    name: 'bounds that meet',
+    reason:
+      'nn.Hardtanh takes two bounds that are one number, as hardtanh does; that of PyTorch wants one above the other',
+    holds: accepts(/max_val \(.*\) must be greater than min_val/),
+  },
+  {
     name: 'batches that are refused',
     reason: 'a batch that a norm refuses does not count as tracked; PyTorch counts it before it looks',
     holds: ({ difference, torchs }) => torchs.refusal !== undefined && difference.path.endsWith('.num_batches_tracked'),

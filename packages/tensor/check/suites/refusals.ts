@@ -1,5 +1,5 @@
 /** @file Programs of the other suites with one thing that may not fit: who refuses it, and what is made of it otherwise. */
-import { Random } from '@backwire/testing';
+import type { Random } from '@backwire/testing';
 import { bytesOf } from '../draw/elements.ts';
 import { DTYPES, elements, isDifferentiable } from '../dtypes.ts';
 import { isInput, isRef, type Arg, type Input, type Line, type Statement } from '../program.ts';
