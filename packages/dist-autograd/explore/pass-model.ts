@@ -22,6 +22,8 @@ export interface Bounds extends GraphOptions {
   /** A worker that may die at any time. */
   readonly mayDie?: number;
   readonly fast?: boolean;
+  /** A worker that says once, at any time and to everybody, that a pass far ahead of the first origin's failed. */
+  readonly lies?: number;
 }
 
 type Ctx = Context<object, object>;
@@ -47,6 +49,7 @@ class Machine implements PassPort<null, Ctx> {
   readonly heard = new Set<number>();
   started = 0;
   gaveUp = false;
+  lied = false;
   /** The number of the pass that could not begin. */
   refused: number | undefined;
   /** Whether it heard, of a pass of which nothing came here, that it failed. */
@@ -222,6 +225,9 @@ class World {
   }
 }
 
+/** More than the passes that there ever are. */
+const FAR_AHEAD = 99;
+
 /** The worker whose context it is. */
 const CREATOR = 0;
 
@@ -245,7 +251,8 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
         if (bounds.timeout === true && machine.alive && machine.started > machine.outcomes.length && !machine.gaveUp)
           actions.push(`give up ${origin}`);
       }
-      const { mayDie } = bounds;
+      const { mayDie, lies } = bounds;
+      if (lies !== undefined && !world.machine(lies).lied) actions.push(`lie ${lies}`);
       if (mayDie !== undefined && world.machine(mayDie).alive && world.machine(origins[0] as number).started > 0)
         actions.push(`kill ${mayDie}`);
       if (mayDie !== undefined && !world.machine(mayDie).alive) {
@@ -280,6 +287,10 @@ export function passModel(bounds: Bounds): Model<ReplayedState> {
       } else if (words[0] === 'give') {
         machine.gaveUp = true;
         machine.passes.abort(machine.context, LATE);
+      } else if (words[0] === 'lie') {
+        machine.lied = true;
+        const ahead: PassId = { worker: origins[0] as number, incarnation: 1, n: FAR_AHEAD };
+        world.machines.forEach((_, to) => to !== last && machine.abort(to, machine.context, ahead, LATE));
       } else if (words[0] === 'kill') world.kill(last);
       else world.hear(Number(words[0]), last);
     },
@@ -309,7 +320,7 @@ function linksOf(inFlight: readonly InFlight[]): string[] {
 }
 
 function stateOf(machine: Machine): unknown {
-  const { context, outcomes, added, alive, heard, started, gaveUp, passes, refused, missing, latest } = machine;
+  const { context, outcomes, added, alive, heard, started, gaveUp, lied, passes, refused, missing, latest } = machine;
   const { pass } = context;
   const state = pass && [
     pass.id.worker,
@@ -320,12 +331,12 @@ function stateOf(machine: Machine): unknown {
     pass.parent !== undefined,
     [...pass.told.keys()].sort(),
   ];
-  const { finished, failed, unspread, aborted, known } = context;
+  const { ended, failed, unspread, aborted, known } = context;
   return [
     state,
     aborted.map(nameOf),
     [...known.keys()].sort(),
-    [...finished].sort(),
+    ended.describe(),
     failed,
     unspread?.n,
     outcomes,
@@ -334,6 +345,7 @@ function stateOf(machine: Machine): unknown {
     [...heard],
     started,
     gaveUp,
+    lied,
     passes.active,
     refused,
     missing,

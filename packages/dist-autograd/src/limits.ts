@@ -12,6 +12,8 @@ export const MAX_HEARSAY = 1_024;
 export const MAX_FUNCTIONS = 4_000_000;
 /** Members whose passes are remembered in one context as over, the latest: those who begin passes in it are few, and anybody can name others. */
 export const MAX_ORIGINS = 1_024;
+/** Passes of one context that are remembered as over on the word of others than their origin, the latest: what was sent in them may still come. */
+export const MAX_ENDED = 1_024;
 /** Passes of a context whose outcome elsewhere is not known yet: each keeps its gradients apart until it is. */
 export const MAX_UNCONFIRMED = 8;
 

@@ -6,8 +6,8 @@ import { tensor, type Tensor } from '@backwire/tensor';
 import { decodeOutcome, encodeAbort, encodeBackward, encodeDiscover, MessageType } from '@backwire/wire/internal';
 import { backward, context, getGradients } from '../src/index.ts';
 import { AutogradSession } from '../src/extension.ts';
-import { MAX_ORIGINS } from '../src/limits.ts';
-import { memberKey, type ContextRef, type PassId } from '../src/protocol/ids.ts';
+import { MAX_ENDED, MAX_ORIGINS } from '../src/limits.ts';
+import { type ContextRef, type PassId } from '../src/protocol/ids.ts';
 import type { Failure } from '../src/protocol/pass-types.ts';
 import { useAgents, leaf } from './agents.ts';
 
@@ -55,9 +55,10 @@ it('aborts of passes that there never were take no memory, and keep no pass from
       const there = sessionAt(1).find(id);
       const invented = Array.from({ length: 4 * MAX_ORIGINS }, (_, i) => ({ worker: i, incarnation: i, n: 1 }));
       for (const pass of invented) say('w1', there.ref, pass);
-      const last = memberKey(invented.at(-1)!);
-      await expect.poll(() => there.finished.has(last), { timeout: 20_000 }).toBe(true);
-      for (const rank of [0, 1]) expect(sessionAt(rank).find(id).finished.size).toBeLessThanOrEqual(MAX_ORIGINS);
+      const last = invented.at(-1)!;
+      await expect.poll(() => there.ended.has(last), { timeout: 20_000 }).toBe(true);
+      for (const rank of [0, 1])
+        expect(sessionAt(rank).find(id).ended.size).toBeLessThanOrEqual(MAX_ENDED + MAX_ORIGINS);
       expect(there.aborted.length).toBeLessThanOrEqual(64);
       await backward(id, [y.sum()]);
     }),
@@ -76,7 +77,7 @@ it('one that has no part in a context aborts no pass of it, neither those before
         await heard();
       };
       await tell();
-      for (const rank of [0, 1]) expect(sessionAt(rank).find(id).finished.size).toBe(0);
+      for (const rank of [0, 1]) expect(sessionAt(rank).find(id).ended.size).toBe(0);
       await backward(id, [y.sum()], { retainGraph: true });
       await tell();
       await backward(id, [y.sum()]);
@@ -116,16 +117,42 @@ it('one that takes part does not take back what its origin knows to have succeed
       const y = await rpcAsync('w2', through, [x]);
       await backward(id, [y.sum()]);
       const { ref } = sessionAt(0).find(id);
-      const before = sessionAt(0)
-        .find(id)
-        .finished.get(memberKey(passOf(0, 0)));
-      for (let n = 1; n <= before!; n++) say('w0', ref, passOf(0, n));
+      const { ended } = sessionAt(0).find(id);
+      for (let n = 1; n < 100; n++) if (ended.has(passOf(0, n))) say('w0', ref, passOf(0, n));
       say('w0', ref, passOf(0, 2 ** 50));
       await heard();
       expect(getGradients(id).get(x)?.toArray()).toEqual([2, 2]);
       const z = await rpcAsync('w1', double, [x]);
       await backward(id, [z.sum()]);
       expect(getGradients(id).get(x)?.toArray()).toEqual([4, 4]);
+    }),
+  );
+});
+
+it('one that takes part keeps no later pass from running by a number far ahead', async () => {
+  await group.at(0, () =>
+    context(async (id) => {
+      const x = leaf([2], 1);
+      const y = await rpcAsync('w2', through, [x]);
+      const { ref, sends } = sessionAt(1).find(id);
+      const [message] = [...sends.keys()];
+      const ahead = [2 ** 50, 2 ** 51].map((n) => passOf(0, n));
+      say('w1', ref, ahead[0]!);
+      // A pass that it begins in the name of another, and gives up.
+      const discover = encodeDiscover({ context: ref, pass: ahead[1]!, options: OPTIONS, messages: [message!] });
+      const answer = await ask('w1', MessageType.AUTOGRAD_DISCOVER_REQ, discover);
+      // It comes back to the one in whose name it was begun, who knows that it was not.
+      expect(answer).toMatchObject({ text: expect.stringContaining('this backward pass has ended already') as string });
+      say('w1', ref, ahead[1]!);
+      await heard();
+      for (const pass of ahead) expect(sessionAt(1).find(id).ended.has(pass)).toBe(true);
+      const z = await rpcAsync('w1', double, [x]);
+      for (const root of [y, z]) await backward(id, [root.sum()]);
+      expect(getGradients(id).get(x)?.toArray()).toEqual([4, 4]);
+      // What fails is still taken back, and handed on.
+      await expect(backward(id, [tensor([1])])).rejects.toThrow('requires_grad not set');
+      const failed = sessionAt(0).find(id).aborted.at(-1)!;
+      await expect.poll(() => sessionAt(1).find(id).ended.has(failed)).toBe(true);
     }),
   );
 });

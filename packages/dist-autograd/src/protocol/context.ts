@@ -1,5 +1,6 @@
 /** @file Autograd contexts of one worker: who knows them, their functions, and the ids that must never come back. */
 import { MAX_CONTEXTS, MAX_FUNCTIONS, MAX_HEARSAY, MAX_TOMBSTONES, SHARE_OF_CONTEXTS } from '../limits.ts';
+import { EndedPasses } from './ended-passes.ts';
 import {
   localId,
   memberKey,
@@ -44,8 +45,8 @@ export class Context<S, R> {
   released = false;
   /** The backward pass in progress here. */
   pass: PassState | undefined;
-  /** By the member that started them, the latest `MAX_ORIGINS`, newest last: no pass up to this number may begin or go on here. */
-  readonly finished = new Map<MemberKey, number>();
+  /** Passes that may neither begin nor go on here. */
+  readonly ended = new EndedPasses();
   /** Passes that began here and failed, the latest of them. */
   failed: readonly number[] = [];
   /** The pass that failed here last, and how. */

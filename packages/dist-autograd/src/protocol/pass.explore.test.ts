@@ -36,6 +36,8 @@ describe('every order of messages of a pass over three workers', { timeout: 120_
     ],
     ['planned, with two origins', { planned: true, origins: [0, 2], graph: TWO_ORIGINS }],
     ['beside one that cannot begin', { refuses: true, passes: 2 }],
+    ['beside a neighbour that names one far ahead as failed', { lies: 1, passes: 2, graph: CHAIN, timeout: true }],
+    ['planned, beside a worker at the far end that does', { planned: true, lies: 2, passes: 2, graph: CHAIN }],
     ['in fast mode', { fast: true, timeout: true, graph: CHAIN }],
     ['in fast mode with two origins', { fast: true, origins: [0, 2], graph: TWO_ORIGINS, timeout: true }],
     ['in fast mode with a worker on the way that dies at any time', { fast: true, mayDie: 1 }],

@@ -10,9 +10,9 @@
  * then the origin knows what is reached, and each message of the pass says it.
  */
 import { MAX_FAILED_NAMED, MAX_RETURNED } from '@backwire/wire/internal';
-import { MAX_ORIGINS, MAX_RETURNED_TENSORS } from '../limits.ts';
+import { MAX_RETURNED_TENSORS } from '../limits.ts';
 import type { Context } from './context.ts';
-import { memberKey, sameMember, samePass, comparePasses, type MemberRef, type PassId } from './ids.ts';
+import { sameMember, samePass, comparePasses, type MemberRef, type PassId } from './ids.ts';
 import {
   failedBefore,
   inProgress,
@@ -91,7 +91,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
   refuse(context: C, failure: Failure): void {
     const { worker, incarnation } = this.self;
     const id: PassId = { worker, incarnation, n: ++this.passes };
-    finish(context, id);
+    context.ended.add(id, true);
     this.spread(context, id, this.prefixed(failure), undefined);
   }
 
@@ -168,24 +168,25 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     const met = context.hasMet(by);
     if ((!met && !sameMember(by, pass)) || (!isCurrent && sameMember(this.self, pass))) return false;
     if (isCurrent) this.fail(context, state, failure, by.worker);
-    else this.undo(context, by.worker, pass, failure, met);
+    else this.undo(context, by, pass, failure, met);
     return true;
   }
 
   /** A pass that is not in progress here failed: it is over, and what it did is taken back. */
-  private undo(context: C, from: number, pass: PassId, failure: Failure, met: boolean): void {
+  private undo(context: C, by: MemberRef, pass: PassId, failure: Failure, met: boolean): void {
     const undone = this.port.rollback(context, pass, failure);
     const unspread = context.unspread !== undefined && samePass(context.unspread, pass);
-    const finished = isFinished(context, pass);
-    if (!undone && !unspread && finished) return;
+    const ofOrigin = sameMember(by, pass);
+    const isNews = !context.ended.has(pass) && (ofOrigin || !context.ended.isOld(pass));
+    context.ended.add(pass, ofOrigin);
+    if (!undone && !unspread && !isNews) return;
     if (unspread) context.unspread = undefined;
-    finish(context, pass);
     context.latest = { pass, failure };
     // An origin that is not in the context has none to end but its own.
     if (!undone && !unspread && !met) return;
     // What it would have done here another one that is in progress does.
-    if (!finished && context.pass === undefined) this.port.missed?.(context, failure);
-    this.spread(context, pass, failure, from);
+    if (isNews && context.pass === undefined) this.port.missed?.(context, failure);
+    this.spread(context, pass, failure, by.worker);
   }
 
   /** Fails the pass in progress in a context, if there is one: its time is up, its caller gave up, or the context goes. */
@@ -230,7 +231,9 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
     if (context === undefined) return void reply(noContext());
     const current = context.pass;
     if (current !== undefined && samePass(current.id, pass)) return current;
-    if (isFinished(context, pass)) return void reply(endOf(context, pass));
+    // Of its own passes this worker has begun no other than the one in progress.
+    const isOver = context.ended.has(pass) || sameMember(pass, this.self);
+    if (isOver) return void reply(endOf(context, pass));
     if (pass.incarnation <= (this.dead.get(pass.worker) ?? -1)) return void reply(originDied(pass));
     if (current !== undefined) {
       // An origin that starts its next pass has given up the one before.
@@ -434,7 +437,7 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
 
   private end(context: C, state: PassState): void {
     context.pass = undefined;
-    finish(context, state.id);
+    context.ended.add(state.id, state.origin);
     this.running--;
   }
 
@@ -478,18 +481,4 @@ function engage(state: PassState, from: Parent): boolean {
 /** Why messages of a pass that has ended are refused: whoever hears it first may be the one that tells the origin. */
 function endOf({ latest }: AnyContext, pass: PassId): Failure {
   return latest !== undefined && samePass(latest.pass, pass) ? latest.failure : stale();
-}
-
-function isFinished(context: AnyContext, pass: PassId): boolean {
-  return pass.n <= (context.finished.get(memberKey(pass)) ?? 0);
-}
-
-function finish(context: AnyContext, pass: PassId): void {
-  const { finished } = context;
-  const key = memberKey(pass);
-  const latest = Math.max(pass.n, finished.get(key) ?? 0);
-  finished.delete(key);
-  finished.set(key, latest);
-  // A peer may name members that there never were: whose pass ended longest ago is forgotten.
-  if (finished.size > MAX_ORIGINS) for (const oldest of finished.keys()) return void finished.delete(oldest);
 }
