@@ -26,3 +26,17 @@ it('gives up after so many tries when the only worker refuses each at once', asy
     await shutdown({ graceful: false });
   }
 });
+
+it('asks the only worker again a moment later, when it may be back', async () => {
+  await initRpc({ name: 'model0', rank: 0, membership: 'dynamic', store: 'memory://pool-pause' });
+  try {
+    const begun = performance.now();
+    const answer = await new Pool('model', 64).call(async () => {
+      if (performance.now() - begun < 50) throw new RpcError('unavailable', 'it is away');
+      return Promise.resolve('back');
+    });
+    expect(answer).toBe('back');
+  } finally {
+    await shutdown({ graceful: false });
+  }
+});

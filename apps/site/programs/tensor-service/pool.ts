@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { currentAgent, getWorkerInfos, RpcError, rpcInfo, type WorkerInfo } from 'backwire';
 
 /** The workers whose names begin with a prefix, and how many calls of this process each of them has. */
@@ -34,6 +35,7 @@ export class Pool {
       } catch (error) {
         tried.add(worker);
         if (n >= tries || !mayRepeat(error)) throw error;
+        await this.#pause(tried, n);
       } finally {
         this.#giveBack(worker);
       }
@@ -55,10 +57,16 @@ export class Pool {
       } catch (error) {
         tried.add(worker);
         if (begun || n >= tries || !mayRepeat(error)) throw error;
+        await this.#pause(tried, n);
       } finally {
         this.#giveBack(worker);
       }
     }
+  }
+
+  /** Who has failed is asked again some time later, when it may be back or have a successor; another worker is asked at once. */
+  async #pause(tried: ReadonlySet<string>, n: number): Promise<void> {
+    if ([...this.#open.keys()].every((name) => tried.has(name))) await delay(100 * n);
   }
 
   #take(tried: ReadonlySet<string>): string {
