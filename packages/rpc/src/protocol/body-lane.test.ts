@@ -38,7 +38,7 @@ describe('the storages of a message that arrive', () => {
         if (lane.landed(lane.place(1, storage, 0, 1) as InBody, 1)) complete++;
     });
     expect(complete).toBe(1);
-    expect(took).toBeLessThan(1_000);
+    expect(took).toBeLessThan(5_000);
   });
 });
 
@@ -52,7 +52,7 @@ describe('the storages of a message that leave', () => {
     const took = processorMs(() => {
       for (let storage = 0; storage < MOST - 1; storage++) lane.confirmed(1, storage);
     });
-    expect(took).toBeLessThan(1_000);
+    expect(took).toBeLessThan(5_000);
     expect([lane.confirmed(1, 5), lane.confirmed(1, MOST)]).toEqual([undefined, undefined]);
     expect(lane.drop(1).map(({ body }) => body)).toEqual([`${MOST - 1}`]);
     expect([lane.drop(1), lane.pendingBytes, lane.hasMore()]).toEqual([[], 0, true]);
