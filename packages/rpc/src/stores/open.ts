@@ -166,10 +166,8 @@ function taken(error: unknown): RpcError | undefined {
   const why = 'rank 0 serves the store of its group there: is another worker of rank 0, or another program, running?';
   return new RpcError(
     'unavailable',
+    // With all there is to know: causes would only say the same again, each with a stack of its own.
     `${bareText(error.code, error.message)}; ${why} Stop it, or give another MASTER_PORT or store`,
-    {
-      cause: error,
-    },
   );
 }
 
