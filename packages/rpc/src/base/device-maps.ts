@@ -12,7 +12,7 @@ export class DeviceMaps {
   private readonly maps = new Map<string, ReadonlyMap<string, Device>>();
   /** The reverse of the maps that callers have for this worker: where their answers go. */
   private readonly answers = new Map<string, ReadonlyMap<string, Device>>();
-  /** One function a peer and way, made when first asked for; as many as peers there were. */
+  /** One function a peer and way, made when first asked for. */
   private readonly requests = new Map<string, (device: Device) => Device>();
   private readonly responses = new Map<string, (device: Device) => Device>();
   private readonly gradients = new Map<string, (device: Device) => Device>();
@@ -59,6 +59,11 @@ export class DeviceMaps {
       if (isDeviceName(from) && isDeviceName(to)) reverse.set(to, from);
     }
     if (reverse.size > 0) this.answers.set(peer, reverse);
+  }
+
+  /** `peer` has gone: a group whose workers come under new names would otherwise keep something of each. */
+  forget(peer: string): void {
+    for (const map of [this.answers, this.requests, this.responses, this.gradients]) map.delete(peer);
   }
 
   /** Where tensors for `peer` go: requests by the own map, answers by the reverse of the caller's. Main memory goes to main memory. */

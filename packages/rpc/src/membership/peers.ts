@@ -398,6 +398,7 @@ export class Peers implements PeerOwner {
     if (peer !== undefined && peer.incarnation !== member.incarnation) return;
     const { worker } = peer ?? asMember(member);
     this.former.remember(worker, code);
+    this.environment.deviceMaps.forget(member.name);
     if (peer === undefined) return;
     this.met.delete(member.name);
     this.timers.forget(peer);
