@@ -170,6 +170,7 @@ describe('metrics', () => {
     expect(await (await fetch(server.url, { method: 'HEAD' })).text()).toBe('');
     await expect(serveMetrics({ agent: first, port: Number(new URL(server.url).port) })).rejects.toMatchObject({
       code: 'unavailable',
+      message: expect.stringMatching(/^metrics cannot be served on .*: listen EADDRINUSE/) as string,
     });
     await server.close();
     await expect(fetch(server.url)).rejects.toThrow();

@@ -106,7 +106,7 @@ export async function serveMetrics(options: MetricsServerOptions = {}): Promise<
   server.maxConnections = MAX_CONNECTIONS;
   await new Promise<void>((resolve, reject) => {
     const failed = (cause: Error): void =>
-      reject(new RpcError('unavailable', `metrics cannot be served on ${host}:${port}`, { cause }));
+      reject(new RpcError('unavailable', `metrics cannot be served on ${host}:${port}: ${cause.message}`));
     server.once('error', failed);
     server.listen(port, host, () => {
       server.off('error', failed);

@@ -1,7 +1,7 @@
 /** @file What is kept of a peer's device maps, and for how long. */
 import { expect, it } from 'vitest';
 import { createAgent } from '../index.ts';
-import type { Agent } from '../agent/agent.ts';
+import type { Agent } from './agent.ts';
 
 it('keeps nothing of a worker that has left, as groups whose workers come under new names need', async () => {
   const join = async (name: string): Promise<Agent> =>
