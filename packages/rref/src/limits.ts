@@ -21,6 +21,9 @@ export const MAX_FAILURE_TEXT_BYTES = 4_096;
 /** Dead members named in one message: members of a group are numbered with 16 bits. */
 export const MAX_DEAD_MEMBERS = 65_536;
 
+/** Lives that are over whose workers errors can still name; the oldest are named by their ids. */
+export const MAX_FORMER_LIVES = 4_096;
+
 /** The longest a shutdown without a deadline waits for handles to come home, in milliseconds; as in PyTorch. */
 export const MAX_DRAIN_MS = 100_000;
 

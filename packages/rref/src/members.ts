@@ -1,12 +1,13 @@
 /** @file The members of the group as this worker knows them: workers by the keys of members, and keys by worker. */
 import { WorkerInfo } from '@backwire/rpc';
 import type { ExtensionHost } from '@backwire/rpc/internal';
+import { MAX_FORMER_LIVES } from './limits.ts';
 import { memberKey, workerOf, type MemberKey } from './protocol/ids.ts';
 
 export class MemberDirectory {
   readonly self: MemberKey;
   private readonly host: ExtensionHost;
-  /** Everybody ever seen, so that errors can name the dead; one entry a worker and life. */
+  /** The group, and the latest of those that were in it, so that errors can name the dead; one entry a worker and life, as they were seen last. */
   private readonly known = new Map<MemberKey, WorkerInfo>();
   private present: ReadonlySet<MemberKey> = new Set();
 
@@ -32,6 +33,7 @@ export class MemberDirectory {
 
   seen(worker: WorkerInfo, incarnation: number): MemberKey {
     const member = memberKey(worker.id, incarnation);
+    this.known.delete(member);
     this.known.set(member, worker);
     return member;
   }
@@ -40,7 +42,19 @@ export class MemberDirectory {
   viewChanged(members: Iterable<MemberKey>): MemberKey[] {
     const before = this.present;
     const present = (this.present = new Set(members));
+    this.forgetOldest();
     return [...before].filter((member) => !present.has(member));
+  }
+
+  /** Those of a view have just been seen: the oldest are in none any more. */
+  private forgetOldest(): void {
+    let over = this.known.size - this.present.size - MAX_FORMER_LIVES;
+    for (const member of this.known.keys()) {
+      if (over <= 0) return;
+      if (this.present.has(member) || member === this.self) continue;
+      this.known.delete(member);
+      over--;
+    }
   }
 
   /** The worker of a member, for messages and for errors. One that was never seen is named by its id. */
