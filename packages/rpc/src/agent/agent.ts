@@ -254,7 +254,9 @@ export class Agent implements ExtensionHost, Ending, CallingAgent {
 
   /** Leaves on its own: waits for its own calls and handlers for a while, and for nobody else. */
   async [ASYNC_DISPOSE](): Promise<void> {
-    await (this.ending ??= new Shutdown(this, this.store, { timeoutMs: 5_000 }, true).run());
+    // Whoever called shutdown() was told how that went, and is not told again at the end of the block.
+    if (this.ending !== undefined) return this.ending.catch(() => undefined);
+    await (this.ending = new Shutdown(this, this.store, { timeoutMs: 5_000 }, true).run());
   }
 
   // ExtensionHost
