@@ -305,7 +305,9 @@ export class Agent implements TorchAgent, CallingAgent {
 
   /** Leaves on its own: waits for nobody else, and for its own calls for a while. */
   async [ASYNC_DISPOSE](): Promise<void> {
-    await (this.ending ??= this.end({ graceful: false, timeoutMs: DISPOSE_MS, onLeak: 'warn' }));
+    // Whoever called shutdown() was told how that went, and is not told again at the end of the block.
+    if (this.ending !== undefined) return this.ending.catch(() => undefined);
+    await (this.ending = this.end({ graceful: false, timeoutMs: DISPOSE_MS, onLeak: 'warn' }));
   }
 
   /** Joining failed: what the agent had opened is closed. */

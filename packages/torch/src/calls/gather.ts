@@ -126,11 +126,14 @@ export class Gatherings implements CallCollectives {
     const told = await Promise.allSettled(
       others.map((name) => host.callPython(name, BROADCAST, [sequence, values], limits)),
     );
-    const lost = others.filter((_, i) => told[i]?.status === 'rejected');
-    if (lost.length === 0) return;
-    const first = told.find((outcome) => outcome.status === 'rejected');
-    throw new RpcError('barrier-broken', `workers that could not be told: ${lost.join(', ')}`, {
-      cause: first?.reason,
+    const lost = told.flatMap((outcome, i) =>
+      outcome.status === 'rejected' ? [{ name: others[i] as string, reason: outcome.reason as unknown }] : [],
+    );
+    const [first] = lost;
+    if (first === undefined) return;
+    const fates = lost.map(({ name, reason }) => `worker '${name}' ${fateOf(reason)}`).join(', ');
+    throw new RpcError('barrier-broken', `all had come, but before they were told so ${fates}`, {
+      cause: first.reason,
     });
   }
 
@@ -172,11 +175,17 @@ export class Gatherings implements CallCollectives {
   }
 }
 
-/** What keeps the one who collects from being told, and is its death. */
+/** What keeps a worker from being told, and is its death. */
 const DEATHS: ReadonlySet<unknown> = new Set(['peer-died', 'unavailable']);
 
 function gone(name: string, cause?: unknown): RpcError {
   return new RpcError('barrier-broken', `worker '${name}' is gone, and had not come`, { cause });
+}
+
+/** What became of a worker that could not be called, as a clause without its subject. */
+function fateOf(reason: unknown): string {
+  const { code } = RpcError.from(reason);
+  return DEATHS.has(code) ? 'was gone' : `did not answer (${code})`;
 }
 
 function deferred(): Meeting {
