@@ -32,8 +32,6 @@ export interface Autograd {
   backward(id: bigint, roots: readonly Tensor[], options?: BackwardOptions): Promise<void>;
   /** Fails the pass in progress in a context, here and wherever that can be told. */
   abort(context: LiveContext): void;
-  /** Makes sure that a worker knows which passes of a context failed before it is asked for what they left. */
-  remind?(context: LiveContext, worker: number): void;
   /** Ends a context of this worker everywhere. */
   release(context: LiveContext): void;
   debugInfo(): Record<'num_current_backward_passes' | 'num_autograd_contexts', number>;

@@ -112,10 +112,6 @@ export class AutogradSession implements ExtensionSession, ExtensionInternals, Wr
     this.runner.machine.abort(context, released(context));
   }
 
-  remind(context: LiveContext, worker: number): void {
-    this.runner.machine.remind(context, worker);
-  }
-
   heardFailed(context: LiveContext, by: MemberRef, passes: readonly PassId[]): void {
     this.runner.machine.heardFailed(context, by, passes);
   }

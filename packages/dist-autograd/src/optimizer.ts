@@ -220,16 +220,17 @@ export class DistributedOptimizer implements Disposable {
     if (context.inPass) throw new RpcError('failed-precondition', `${what}: ${stillInPass(contextId)}`);
     const inFlight = context.follow();
     try {
-      for (const { rref } of this.#locals) session.remind?.(context, rref.owner().id);
-      return await fn(session, context);
+      // What is asked is no part of the graph. Only where passes failed it goes in the context, as calls in it name those.
+      const inside = context.aborted.length > 0 ? contextId : undefined;
+      return await runWith({ contextId: inside }, () => fn(session, context));
     } finally {
       inFlight.settle();
     }
   }
 
-  /** Asks all owners at once. What is asked is no part of the graph. */
+  /** Asks all owners at once. */
   #onOwners<T>(ask: (local: Local) => Promise<T>): Promise<T[]> {
-    return allOrLastError(runWith({ contextId: undefined }, () => this.#locals.map(ask)));
+    return allOrLastError(this.#locals.map(ask));
   }
 
   /**

@@ -206,25 +206,12 @@ export class PassMachine<G, C extends AnyContext = AnyContext> {
    */
   meet(context: C, { worker, incarnation }: MemberRef): void {
     context.known.set(worker, incarnation);
-    this.tellFailed(context, worker);
-  }
-
-  /**
-   * A worker is going to be asked for what the passes in a context left. One that is not known hears from others what failed, and maybe later
-   * than the question: it is told first.
-   */
-  remind(context: C, worker: number): void {
-    if (worker === this.self.worker || context.known.has(worker) || context.recvs.has(worker)) return;
-    this.tellFailed(context, worker);
+    for (const pass of context.aborted) this.port.abort(worker, context, pass, this.prefixed(failedBefore()));
   }
 
   /** A call in the context says which passes of it have failed: a step ahead of their aborts, which may still be on their way through others. */
   heardFailed(context: C, by: MemberRef, passes: readonly PassId[]): void {
     for (const pass of passes) this.onAbort(context, by, pass, failedBefore());
-  }
-
-  private tellFailed(context: C, worker: number): void {
-    for (const pass of context.aborted) this.port.abort(worker, context, pass, this.prefixed(failedBefore()));
   }
 
   private enter(context: C | undefined, pass: PassId, options: PassOptions, reply: Reply): PassState | undefined {
